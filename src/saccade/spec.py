@@ -1,0 +1,300 @@
+"""The few values that travel between files, their canonical JSON, and the keys made from it."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+# Part of every run's key. Bump when training gives other numbers for the same specification
+# (tests/test_train.py holds golden losses and fails then).
+TRAINING_VERSION = 1
+
+SCALES = ("smoke", "demo", "small", "large", "paper")
+
+
+class SaccadeError(Exception):
+    """A mistake or a broken input that the user can mend: one sentence with the remedy, exit code 2."""
+
+
+class DamagedFile(SaccadeError):
+    """A file whose content no longer matches its checksum."""
+
+
+def suggest(kind: str, name: str, known: Iterable[str], where: str = "") -> str:
+    """The sentence for an unknown name: what was wrong, the nearest valid name, where to look."""
+    known = sorted(known)
+    near = difflib.get_close_matches(name.replace("-", "_"), known, n=1, cutoff=0.5)
+    hint = f"; did you mean {near[0]}?" if near else f"; known: {', '.join(known) or 'none'}."
+    return f'no {kind} "{name}"{hint}' + (f" ({where})" if where else "")
+
+
+def plain(value: Any) -> Any:
+    """The value in JSON's own types; refuses what has no exact text form."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple, range)):
+        return [plain(v) for v in value]
+    if value is None or isinstance(value, (bool, str, int)):
+        return value
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise SaccadeError(f"a setting must be finite, not {value}.")
+        return value
+    raise SaccadeError(f"a setting must be a number, text, list or mapping, not {type(value).__name__}.")
+
+
+def canonical(value: Any) -> str:
+    """One text for one value: sorted keys, no spaces. What keys and checksums are made from."""
+    return json.dumps(plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+
+def digest(value: Any, length: int = 12) -> str:
+    return hashlib.sha256(canonical(value).encode()).hexdigest()[:length]
+
+
+class Settings(Mapping[str, Any]):
+    """An immutable, hashable mapping of named settings; lists become tuples."""
+
+    __slots__ = ("_items",)
+
+    def __init__(self, items: Mapping[str, Any] | None = None, /, **more: Any) -> None:
+        merged = {**(items or {}), **more}
+        self._items = {k: _freeze(merged[k]) for k in sorted(merged)}
+
+    def __getitem__(self, name: str) -> Any:
+        return self._items[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __hash__(self) -> int:
+        return hash(canonical(self))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Mapping) and canonical(self) == canonical(other)
+
+    def __repr__(self) -> str:
+        return ", ".join(f"{k}={v!r}" for k, v in self._items.items())
+
+
+def _freeze(value: Any) -> Any:
+    if isinstance(value, (list, tuple, range)):
+        return tuple(_freeze(v) for v in value)
+    return Settings(value) if isinstance(value, Mapping) else value
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a model is trained. The budget is `images`: sample presentations, the same for every arm."""
+
+    images: int
+    batch: int = 16
+    optimizer: str = "adam"  # adam, adamw, sgd
+    lr: float = 1e-3
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    schedule: str = "constant"  # constant, cosine, one_cycle
+    warmup: float = 0.0  # share of the budget
+    clip: float = 0.0  # largest gradient norm; 0 is off
+    label_smoothing: float = 0.0
+    precision: str = "float32"  # float32, mixed (where the device has it)
+    watch: int = 8  # how often held-out accuracy is looked at on the way
+
+    def __post_init__(self) -> None:
+        def check(ok: bool, what: str) -> None:
+            if not ok:
+                raise SaccadeError(f"recipe: {what}.")
+
+        check(self.images >= 1, f"images must be at least 1, not {self.images}")
+        check(self.batch >= 1, f"batch must be at least 1, not {self.batch}")
+        check(self.lr > 0, f"lr must be above 0, not {self.lr}")
+        check(0 <= self.momentum < 1, f"momentum must be in [0, 1), not {self.momentum}")
+        check(self.weight_decay >= 0, f"weight_decay must not be negative, not {self.weight_decay}")
+        check(0 <= self.warmup < 1, f"warmup must be in [0, 1), not {self.warmup}")
+        check(self.clip >= 0, f"clip must not be negative, not {self.clip}")
+        check(0 <= self.label_smoothing < 1, f"label_smoothing must be in [0, 1), not {self.label_smoothing}")
+        check(self.watch >= 0, f"watch must not be negative, not {self.watch}")
+        for name, known in RECIPE_WORDS.items():
+            if getattr(self, name) not in known:
+                raise SaccadeError("recipe: " + suggest(name, str(getattr(self, name)), known))
+
+    @property
+    def steps(self) -> int:
+        return max(1, self.images // self.batch)
+
+
+RECIPE_WORDS = {
+    "optimizer": ("adam", "adamw", "sgd"),
+    "schedule": ("constant", "cosine", "one_cycle"),
+    "precision": ("float32", "mixed"),
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training, by what it is made of. Its key is its name, its folder and its cache entry."""
+
+    model: str
+    data: str
+    recipe: Recipe
+    seed: int
+    model_args: Settings = field(default_factory=Settings)
+    data_args: Settings = field(default_factory=Settings)
+    version: int = TRAINING_VERSION
+
+    @property
+    def key(self) -> str:
+        return digest(self)
+
+    @staticmethod
+    def parse(values: Mapping[str, Any]) -> Run:
+        """The run that `plain(run)` was made from."""
+        return Run(
+            model=values["model"],
+            data=values["data"],
+            recipe=Recipe(**values["recipe"]),
+            seed=values["seed"],
+            model_args=Settings(values["model_args"]),
+            data_args=Settings(values["data_args"]),
+            version=values["version"],
+        )
+
+
+@dataclass(frozen=True, init=False)
+class Probe:
+    """Which question, asked how: Probe("digit_transforms", n=500)."""
+
+    name: str
+    settings: Settings
+
+    def __init__(self, name: str, settings: Mapping[str, Any] | None = None, /, **more: Any) -> None:
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "settings", Settings(settings, **more))
+
+    @property
+    def key(self) -> str:
+        return f"{self.name}-{digest(self, 8)}"
+
+
+@dataclass(frozen=True)
+class Task:
+    """One run, what to ask of it, and the arm of the study that it belongs to."""
+
+    run: Run
+    probes: tuple[Probe, ...] = ()
+    arm: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measured number. `at` is its condition; `each` the per-image outcomes it was computed from."""
+
+    metric: str
+    value: float
+    n: int
+    at: Settings = field(default_factory=Settings)
+    each: Any = None  # numpy array or None
+
+    @staticmethod
+    def mean(metric: str, each: Any, **at: Any) -> Row:
+        """A row from per-image outcomes (a numpy or torch array, one entry an image)."""
+        return Row(metric, float(each.mean(dtype=float)), int(each.size), Settings(at), each)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number with its interval. n counts trained models unless `method` says otherwise."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+    method: str = "t"
+    level: float = 0.95
+
+    def text(self, unit: str = "points") -> str:
+        """As in `+4.4 [2.9, 5.9] n=5`; unit `points` shows shares of one in percentage points."""
+        if self.method == "exact":
+            return f"{self.value:,.6g} (exact)"
+        k, digits = (100, 1) if unit == "points" else (1, 3)
+        return f"{k * self.value:+.{digits}f} [{k * self.low:.{digits}f}, {k * self.high:.{digits}f}] n={self.n}"
+
+    def short(self) -> str:
+        """As in `78.1 ± 1.0`, in percent; a bare value when there is one seed only."""
+        half = (self.high - self.low) / 2
+        if not math.isfinite(half):
+            return f"{100 * self.value:.1f}"
+        return f"{100 * self.value:.1f} ± {100 * half:.1f}"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a claim's test found, before correction for the number of claims.
+
+    `p` is one-sided, for "the relation does not hold"; `p_against` for "the opposite does not hold".
+    """
+
+    estimate: Estimate
+    p: float
+    p_against: float
+    method: str
+    unit: str = "points"
+    seeds_needed: int | None = None
+    note: str = ""
+    parts: tuple[Evidence, ...] = ()
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`reproduced`, `contradicted`, `undecided`, `too few seeds` or `needs <scale> scale`."""
+
+    claim: str
+    says: str
+    statement: str
+    tested: str
+    paper: str
+    concluded: str
+    evidence: Evidence | None
+    p_adjusted: float | None
+    remark: str = ""
+    differs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Paper:
+    citation: str
+    url: str = ""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Where a study departs from its paper, and the claims that this may touch (empty: all)."""
+
+    text: str
+    touches: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Chooses a value by the size the user asked for: scale(smoke=1, small=5, large=10, paper=10)."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        if self.name not in SCALES:
+            raise SaccadeError(suggest("scale", self.name, SCALES))
+
+    def __call__(self, *, smoke: Any, small: Any, large: Any, paper: Any, demo: Any = None) -> Any:
+        return {"smoke": smoke, "demo": smoke if demo is None else demo, "small": small, "large": large,
+                "paper": paper}[self.name]

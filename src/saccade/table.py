@@ -1,0 +1,136 @@
+"""A table of measured rows. Filtering returns a Table; nothing is averaged until asked."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from saccade.spec import SaccadeError, Task, plain
+
+Record = Mapping[str, Any]
+Series = dict[int, float]  # one number a seed
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows are flat mappings: metric, value, n, run, arm, model, data, seed, every argument, every condition.
+
+    `gaps` lists the runs that gave no rows (diverged, failed), so that no mean hides them.
+    """
+
+    rows: tuple[Record, ...] = ()
+    gaps: tuple[Record, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(self.rows)
+
+    def at(self, **where: Any) -> Table:
+        """Rows where every named field equals the value (or is in it, for a tuple, list, set or range)."""
+        return Table(tuple(r for r in self.rows if _matches(r, where)),
+                     tuple(g for g in self.gaps if _matches(g, where, absent=True)))
+
+    def values(self, name: str) -> list[Any]:
+        """The distinct values of a field, in sorted order."""
+        found = {r[name] for r in self.rows if r.get(name) is not None}
+        return sorted(found, key=lambda v: (isinstance(v, str), v))
+
+    def series(self, metric: str, **where: Any) -> Series:
+        """One number a seed. More than one row for a seed is a mistake in the question, and said."""
+        out: Series = {}
+        for row in self.at(metric=metric, **where):
+            if row["seed"] in out:
+                raise SaccadeError(f"{metric} at {where} has more than one row for seed {row['seed']}; "
+                                   "name the condition that tells them apart.")
+            out[row["seed"]] = row["value"]
+        return out
+
+    def curve(self, metric: str, x: str, **where: Any) -> dict[Any, Series]:
+        """One series for each value of x, in the order of x."""
+        chosen = self.at(metric=metric, **where)
+        return {v: chosen.series(metric, **{x: v}) for v in chosen.values(x)}
+
+    def missing(self, **where: Any) -> int:
+        """How many runs of this selection gave no result."""
+        return sum(_matches(g, where, absent=True) for g in self.gaps)
+
+    def fields(self) -> list[str]:
+        first = ["arm", "model", "data", "seed", "run", "metric", "value", "n"]
+        return first + sorted({k for r in self.rows for k in r} - set(first))
+
+    def to_csv(self) -> str:
+        out = io.StringIO()
+        writer = csv.DictWriter(out, self.fields(), lineterminator="\n", restval="")
+        writer.writeheader()
+        writer.writerows({k: _cell(v) for k, v in r.items()} for r in self.rows)
+        return out.getvalue()
+
+    def to_pandas(self) -> Any:
+        try:
+            import pandas
+        except ImportError:
+            raise SaccadeError("to_pandas needs pandas: pip install pandas, or use to_csv.") from None
+        return pandas.DataFrame(list(self.rows), columns=self.fields())
+
+
+def per_seed(function: Callable[..., float], *columns: Series) -> Series:
+    """Apply a function of several series seed by seed, over the seeds that all of them have."""
+    shared = sorted(set.intersection(*(set(c) for c in columns)))
+    return {s: function(*(c[s] for c in columns)) for s in shared}
+
+
+def slope_per_seed(curve: Mapping[Any, Series], x: Callable[[Any], float] = float) -> Series:
+    """Least-squares slope of each seed's own curve against x; a seed lacking a point is left out."""
+    points = [x(v) for v in curve]
+    if len(points) < 2:
+        return {}
+    centre = sum(points) / len(points)
+    spread = sum((p - centre) ** 2 for p in points)
+    return per_seed(lambda *ys: sum((p - centre) * y for p, y in zip(points, ys, strict=True)) / spread,
+                    *curve.values())
+
+
+def record(task: Task, row: Mapping[str, Any]) -> Record:
+    """A stored row joined with what is known of its run. A condition wins over an argument of one name."""
+    run = task.run
+    args = {k: v for k, v in {**plain(run.model_args), **plain(run.data_args)}.items()}
+    return {**args, **row.get("at", {}), "metric": row["metric"], "value": row["value"], "n": row["n"],
+            "arm": task.arm or run.model, "model": run.model, "data": run.data, "seed": run.seed, "run": run.key}
+
+
+def gap(task: Task, why: str) -> Record:
+    run = task.run
+    return {**plain(run.model_args), **plain(run.data_args), "arm": task.arm or run.model, "model": run.model,
+            "data": run.data, "seed": run.seed, "run": run.key, "why": why}
+
+
+def join(tables: Iterable[Table]) -> Table:
+    tables = list(tables)
+    return Table(tuple(r for t in tables for r in t.rows), tuple(g for t in tables for g in t.gaps))
+
+
+def _matches(row: Record, where: Mapping[str, Any], absent: bool = False) -> bool:
+    """`absent`: a field that a gap cannot have (metric, a condition) does not rule it out."""
+    for name, wanted in where.items():
+        if name not in row:
+            if absent:
+                continue
+            return False
+        have = row[name]
+        if isinstance(wanted, (tuple, list, set, frozenset, range)):
+            if have not in wanted:
+                return False
+        elif have != wanted:
+            return False
+    return True
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return " ".join(map(str, value))
+    return value
