@@ -1,0 +1,1 @@
+"""Data: real sets fetched and checked, drawn ones, and constructions made from them, one per file."""

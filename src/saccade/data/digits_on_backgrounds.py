@@ -1,0 +1,65 @@
+"""Digits pasted on pictures; each digit class meets only its own few pictures in training.  de Kruijff 2022, Sec. 3."""
+
+from __future__ import annotations
+
+import torch
+
+from saccade import pixels, rng
+from saccade.data.images import Pasted, shuffled, tensors
+from saccade.registry import data
+from saccade.spec import SaccadeError, suggest
+
+SPLITS = ("train", "id", "ood")
+# Degrees, pixels, share of scale: about half of the test-time overview severities (20 degrees, 4 px, 0.75).
+AUGMENTS = {"none": (), "mild": (10.0, 2.0, 0.125)}
+NORMS = {"half": ((0.5,) * 3, (0.5,) * 3), "none": ((0.0,) * 3, (1.0,) * 3)}
+
+
+@data(version=1, watch="ood", sets=("digits", "scenes"))
+def digits_on_backgrounds(
+    split: str,
+    *,
+    seed: int,
+    backgrounds: int = 8,
+    pairing: str = "by_class",
+    assign: str = "once",
+    blend: str = "opacity",
+    placement: str = "pad",
+    normalise: str = "half",
+    augment: str = "none",
+    digits: str = "mnist",
+    scenes: str = "cifar10",
+) -> Pasted:
+    """White digits on small photographs, `backgrounds` of them for each digit class.
+
+    Splits: `train`; `id`, unseen digits on the training pictures of their class; `ood`, unseen digits on
+    unseen pictures. pairing="random" lets any digit meet any training picture (the fully random mode).
+    Picture sets are disjoint between classes and nested in `backgrounds`, so that curves over it are paired.
+    """
+    for name, value, known in (("split", split, SPLITS), ("pairing", pairing, ("by_class", "random")),
+                               ("assign", assign, ("once", "every_time")), ("blend", blend, pixels.BLENDS),
+                               ("placement", placement, ("pad", "resize")), ("normalise", normalise, NORMS),
+                               ("augment", augment, AUGMENTS)):
+        if value not in known:
+            raise SaccadeError(suggest(name, value, known))
+    home = "test" if split == "ood" else "train"
+    ink, y = tensors(digits, "train" if split == "train" else "test")
+    pictures, _ = tensors(scenes, home)
+    if not 1 <= backgrounds <= len(tensors(scenes, "train")[0]) // 10:
+        raise SaccadeError(f"backgrounds must be between 1 and {len(tensors(scenes, 'train')[0]) // 10} "
+                           f"(ten disjoint sets from {scenes}), not {backgrounds}.")
+    if split != "train":  # a fresh order each seed, so that the first n are a random sample
+        order = shuffled(len(y), seed, "sample", split)
+        ink, y = ink[order], y[order]
+    redraw = None
+    if split == "ood" or pairing == "random":
+        which = torch.randint(len(pictures), (len(y),), generator=rng.stream(seed, "assign", split))
+    else:
+        own = shuffled(len(pictures), seed, "backgrounds")[: 10 * backgrounds].reshape(backgrounds, 10).T
+        drawn = torch.randint(backgrounds, (len(y),), generator=rng.stream(seed, "assign", split))
+        which = own[y, drawn]
+        if assign == "every_time" and split == "train":
+            redraw = own[y]
+    mean, std = NORMS[normalise]
+    return Pasted(y, 10, mean, std, ink, pictures, which, None, redraw,
+                  AUGMENTS[augment] if split == "train" else (), blend, placement)

@@ -1,0 +1,140 @@
+"""A split on one device: whole data sets as uint8 tensors, made into float batches on demand."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from saccade import pixels, registry, rng
+from saccade.data import source
+from saccade.spec import Settings
+
+Triple = tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Images:
+    """Labelled pictures. `mean` and `std` say how this data wants to be standardised for a model."""
+
+    y: Tensor
+    classes: int
+    mean: Triple
+    std: Triple
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def batch(self, index: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """Float images in [0, 1]. With a generator, as in training: augmentations apply."""
+        raise NotImplementedError
+
+    def pick(self, index: Tensor) -> Self:
+        """The same kind of split with only these pictures."""
+        raise NotImplementedError
+
+    def head(self, n: int) -> Self:
+        return self.pick(torch.arange(min(n, len(self)), device=self.y.device))
+
+    def to(self, device: str) -> Self:
+        moved = {f.name: getattr(self, f.name).to(device) for f in dataclasses.fields(self)
+                 if isinstance(getattr(self, f.name), Tensor)}
+        return dataclasses.replace(self, **moved)
+
+
+@dataclass(frozen=True)
+class Plain(Images):
+    """Pictures as they are: x is (n, c, h, w) uint8."""
+
+    x: Tensor
+
+    def batch(self, index: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        return self.x[index].float().div_(255)
+
+    def pick(self, index: Tensor) -> Self:
+        return dataclasses.replace(self, x=self.x[index], y=self.y[index])
+
+
+@dataclass(frozen=True)
+class Pasted(Images):
+    """White ink over scenes, composed batch by batch: the parts are kept, not the products.
+
+    `ink` (n, 28, 28) and `scenes` (m, 3, 32, 32) are uint8; picture i shows ink i on scene which[i].
+    `maps` (n, 2, 3) warps the ink alone. `redraw`, when given, holds for each picture the scenes that training
+    draws from anew at every presentation. `jitter` is the training-time variation of the ink: degrees, pixels,
+    share of scale.
+    """
+
+    ink: Tensor
+    scenes: Tensor
+    which: Tensor
+    maps: Tensor | None = None
+    redraw: Tensor | None = None
+    jitter: Triple = ()
+    blend: str = "opacity"
+    placement: str = "pad"
+
+    def batch(self, index: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        which, maps = self.which[index], None if self.maps is None else self.maps[index]
+        if generator is not None and self.redraw is not None:
+            choices = self.redraw[index]
+            drawn = torch.randint(choices.shape[1], (len(index),), generator=generator).to(index.device)
+            which = choices.gather(1, drawn[:, None])[:, 0]
+        if generator is not None and self.jitter:
+            maps = self._jittered(len(index), generator).to(index.device)
+        ink = self.opacity(index)
+        if maps is not None:
+            ink = pixels.warp(ink, maps)
+        return pixels.compose(ink, self.scenes[which].float().div_(255), self.blend)
+
+    def opacity(self, index: Tensor) -> Tensor:
+        """The unmoved ink as (n, 1, size, size) in [0, 1]."""
+        size = self.scenes.shape[-1]
+        ink = self.ink[index].float().div_(255)[:, None]
+        if self.placement == "resize":
+            return torch.nn.functional.interpolate(ink, size=(size, size), mode="bilinear", align_corners=False)
+        margin = (size - ink.shape[-1]) // 2
+        return torch.nn.functional.pad(ink, (margin,) * 4)
+
+    def warped(self, maps: Tensor) -> Self:
+        return dataclasses.replace(self, maps=maps.to(self.y.device))
+
+    def pick(self, index: Tensor) -> Self:
+        some = {name: None if getattr(self, name) is None else getattr(self, name)[index]
+                for name in ("y", "ink", "which", "maps", "redraw")}
+        return dataclasses.replace(self, **some)
+
+    def _jittered(self, n: int, generator: torch.Generator) -> Tensor:
+        degrees, shift, share = self.jitter
+        u = torch.rand(4, n, generator=generator) * 2 - 1
+        moved = pixels.chain(pixels.rotation(degrees * u[0]), pixels.scaling(1 + share * u[1]))
+        return pixels.chain(moved, pixels.translation(shift * u[2], shift * u[3], self.scenes.shape[-1]))
+
+
+@dataclass(frozen=True)
+class Source:
+    """A data construction with its arguments bound: what training and probes ask for splits."""
+
+    name: str
+    args: Settings
+    seed: int
+    device: str = "cpu"
+
+    def __call__(self, split: str) -> Images:
+        images: Images = registry.find("data", self.name)(split, seed=self.seed, **self.args)
+        return images.to(self.device)
+
+
+@functools.lru_cache(maxsize=16)
+def tensors(name: str, split: str) -> tuple[Tensor, Tensor]:
+    """A checked set as uint8 pictures and int64 labels; read once a process."""
+    x, y = source.load(name, split)
+    return torch.from_numpy(x.copy()), torch.from_numpy(y.copy()).long()
+
+
+def shuffled(n: int, seed: int, *names: str) -> Tensor:
+    return torch.randperm(n, generator=rng.stream(seed, *names))

@@ -1,0 +1,120 @@
+"""How long work looks while it goes on: a live table on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TextIO
+
+from saccade.spec import Task
+
+LINE_EVERY = 20.0  # seconds between plain progress lines
+
+
+def printer(quiet: bool) -> Callable[[str], None]:
+    """Prints to standard error, or not."""
+    return (lambda _: None) if quiet else lambda line: print(line, file=sys.stderr, flush=True)
+
+
+def duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+def describe(task: Task) -> str:
+    """What tells a run from its neighbours: its arm, the grid values, its seed."""
+    x = task.run.data_args.get("backgrounds")
+    return f"{task.arm or task.run.model}" + (f" x={x}" if x is not None else "") + f" seed {task.run.seed}"
+
+
+class Board:
+    """Counts by arm and what is running, from the launcher's events."""
+
+    def __init__(self, tasks: Sequence[Task], finished: Iterable[Task], seconds: Mapping[str, float], jobs: int) -> None:
+        self.arms: dict[str, list[int]] = {}
+        for task in tasks:
+            self.arms.setdefault(task.arm or task.run.model, [0, 0])[1] += 1
+        for task in finished:
+            self.arms[task.arm or task.run.model][0] += 1
+        self.seconds, self.jobs, self.left = dict(seconds), jobs, sum(seconds.values())
+        self.running: dict[str, tuple[Task, str, float]] = {}
+        self.notes: list[str] = []
+        self.began = time.monotonic()
+        self.spent = 0.0
+
+    def hear(self, event: Mapping[str, Any]) -> str:
+        """Take one event in; returns a line worth printing, or nothing."""
+        task = event.get("task")
+        if task is None:
+            return ""
+        key, kind = task.run.key, event["event"]
+        if kind == "step":
+            share = event["step"] / event["steps"]
+            self.running[key] = (task, f"step {event['step']}/{event['steps']}, loss {event['loss']:.3f}", share)
+        elif kind == "probe":
+            self.running[key] = (task, f"probe {event['probe']}", 1.0)
+        elif kind in ("finished", "diverged", "failed", "refused"):
+            self.running.pop(key, None)
+            self.arms[task.arm or task.run.model][0] += kind in ("finished", "diverged")
+            self.left -= self.seconds.pop(key, 0.0)
+            if kind != "finished":
+                self.notes.append(f"{describe(task)} {kind}: {event.get('reason', '')}")
+                return self.notes[-1]
+            return f"{describe(task)} done"
+        elif kind == "worker died":
+            return f"{describe(task)}: its worker died (exit code {event['code']}); tried again"
+        return ""
+
+    def eta(self) -> str:
+        """Time left, from the costs of what is not finished."""
+        under_way = sum(self.seconds.get(k, 0.0) * share for k, (_, _, share) in self.running.items())
+        return "about " + duration(max(1.0, (self.left - under_way) / max(1, self.jobs)))
+
+    def table(self) -> Any:
+        from rich.table import Table as Grid
+
+        grid = Grid(box=None, pad_edge=False, header_style="bold")
+        for heading in ("arm", "runs", "now"):
+            grid.add_column(heading, no_wrap=heading != "now")
+        for arm, (done, total) in self.arms.items():
+            now = [f"{describe(t)}: {what}" for t, what, _ in self.running.values() if (t.arm or t.run.model) == arm]
+            grid.add_row(arm, f"{done}/{total}", "; ".join(now) or ("" if done == total else "waiting"))
+        grid.add_row("", "", f"[dim]{self.eta()} left; Ctrl-C saves and stops[/dim]")
+        return grid
+
+
+def follow(events: Iterable[Mapping[str, Any]], board: Board, quiet: bool = False,
+           out: TextIO | None = None) -> None:
+    """Read the launcher's events to their end and show them."""
+    out = out or sys.stderr
+    if quiet:
+        for event in events:
+            board.hear(event)
+        return
+    if out.isatty():
+        from rich.console import Console
+        from rich.live import Live
+
+        with Live(board.table(), console=Console(file=out), refresh_per_second=4, transient=True) as live:
+            for event in events:
+                line = board.hear(event)
+                if line and event["event"] != "finished":
+                    live.console.print(line)
+                live.update(board.table())
+        return
+    done, last = sum(d for d, _ in board.arms.values()), time.monotonic()
+    total = sum(t for _, t in board.arms.values())
+    for event in events:
+        line = board.hear(event)
+        done += event["event"] in ("finished", "diverged")
+        if line:
+            print(f"[{done}/{total}] {line}; {board.eta()} left", file=out, flush=True)
+            last = time.monotonic()
+        elif time.monotonic() - last > LINE_EVERY and board.running:
+            task, what, _ = next(iter(board.running.values()))
+            print(f"[{done}/{total}] {describe(task)}: {what}; {board.eta()} left", file=out, flush=True)
+            last = time.monotonic()

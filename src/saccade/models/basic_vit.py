@@ -1,0 +1,84 @@
+"""A vision transformer with one size dial, after Catteau's TP IV report (EPFL): 4x4 patches, class token, pre-norm.  Dial: dim."""
+
+from __future__ import annotations
+
+import torch
+from einops import rearrange
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from saccade.layers.readout_block import class_token_attention
+from saccade.registry import model
+from saccade.spec import SaccadeError
+
+PATCH, TOKENS = 4, 64
+
+
+class Block(nn.Module):
+    """x + attention(norm x), then x + mlp(norm x) with a hidden layer twice as wide."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(dim), nn.LayerNorm(dim)
+        self.qkv, self.out = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+        self.mlp = nn.Sequential(nn.Linear(dim, 2 * dim), nn.GELU(), nn.Linear(2 * dim, dim))
+
+    def split(self, x: Tensor) -> tuple[Tensor, ...]:
+        return tuple(rearrange(self.qkv(self.norm1(x)), "n t (s h w) -> s n h t w", s=3, h=self.heads))
+
+    def forward(self, x: Tensor) -> Tensor:
+        mixed = F.scaled_dot_product_attention(*self.split(x))
+        x = x + self.out(rearrange(mixed, "n h t w -> n t (h w)"))
+        return x + self.mlp(self.norm2(x))
+
+    def class_token(self, x: Tensor) -> Tensor:
+        """The same, for token 0 alone: (n, dim)."""
+        seen = class_token_attention(self.norm1(x), self.qkv.weight, self.qkv.bias, self.heads)
+        token = x[:, 0] + self.out(seen)
+        return token + self.mlp(self.norm2(token))
+
+    def probabilities(self, x: Tensor) -> Tensor:
+        q, k, _ = self.split(x)
+        return torch.softmax(q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5, dim=-1)
+
+
+class BasicViT(nn.Module):
+    def __init__(self, classes: int, dim: int, heads: int, depth: int, channels: int) -> None:
+        super().__init__()
+        self.embed = nn.Linear(PATCH * PATCH * channels, dim)
+        self.cls = nn.Parameter(torch.randn(1, 1, dim))
+        self.positions = nn.Parameter(torch.randn(1, TOKENS + 1, dim))
+        self.blocks = nn.ModuleList(Block(dim, heads) for _ in range(depth))
+        self.norm, self.head = nn.LayerNorm(dim), nn.Linear(dim, classes)
+
+    def tokens(self, x: Tensor) -> Tensor:
+        if x.shape[-2:] != (32, 32):
+            raise SaccadeError(f"basic_vit reads 32x32 images, not {x.shape[-2]}x{x.shape[-1]}.")
+        x = self.embed(rearrange(x, "n c (h p) (w q) -> n (h w) (c p q)", p=PATCH, q=PATCH))
+        return torch.cat([self.cls.expand(len(x), -1, -1), x], 1) + self.positions
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.tokens(x)
+        for block in self.blocks[:-1]:
+            x = block(x)
+        last: Block = self.blocks[-1]
+        return self.head(self.norm(last.class_token(x)))
+
+    def attention(self, x: Tensor) -> list[Tensor]:
+        """Probabilities of every block as (n, heads, queries, keys), by the dense path."""
+        x, maps = self.tokens(x), []
+        for block in self.blocks:
+            maps.append(block.probabilities(x))
+            x = block(x)
+        return maps
+
+
+@model(family="vit", dial="dim")
+def basic_vit(classes: int = 10, *, dim: int = 128, heads: int = 1, depth: int = 1, channels: int = 3) -> nn.Module:
+    """Class-token ViT on 64 patches; 8Ld² + 11Ld + (16c+79)d + 10 parameters for 10 classes."""
+    if heads < 1 or dim % heads:
+        raise SaccadeError(f"heads must divide dim: {heads} does not divide {dim}.")
+    if depth < 1:
+        raise SaccadeError(f"depth must be at least 1, not {depth}.")
+    return BasicViT(classes, dim, heads, depth, channels)

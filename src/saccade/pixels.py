@@ -1,0 +1,58 @@
+"""Batched image operations on (n, c, h, w) float tensors in [0, 1]. Random ones take their numbers as tensors."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+BLENDS = ("opacity", "maximum", "hard", "add")
+
+
+def translation(dy: Tensor, dx: Tensor, size: int) -> Tensor:
+    """Maps (n, 2, 3) that move an image down by dy and right by dx pixels."""
+    one, zero = torch.ones_like(dx), torch.zeros_like(dx)
+    # affine_grid asks where each output pixel comes from, hence the minus; its unit is half the image.
+    return _stack(one, zero, -2 * dx / size, zero, one, -2 * dy / size)
+
+
+def rotation(degrees: Tensor) -> Tensor:
+    """Maps that turn an image counter-clockwise about its centre."""
+    a = degrees * (math.pi / 180)
+    zero = torch.zeros_like(a)
+    return _stack(a.cos(), -a.sin(), zero, a.sin(), a.cos(), zero)
+
+
+def scaling(factor: Tensor) -> Tensor:
+    """Maps that shrink (factor below 1) or enlarge an image about its centre."""
+    zero = torch.zeros_like(factor)
+    return _stack(1 / factor, zero, zero, zero, 1 / factor, zero)
+
+
+def chain(first: Tensor, then: Tensor) -> Tensor:
+    """The map that does `first`, then `then`."""
+    square = [torch.cat([m, m.new_tensor([[0.0, 0.0, 1.0]]).expand(len(m), 1, 3)], 1) for m in (first, then)]
+    return (square[0] @ square[1])[:, :2]
+
+
+def warp(x: Tensor, maps: Tensor) -> Tensor:
+    """One bilinear resampling of each image by its own map; outside is 0."""
+    grid = F.affine_grid(maps, list(x.shape), align_corners=False)
+    return F.grid_sample(x, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
+
+
+def compose(ink: Tensor, scene: Tensor, blend: str = "opacity") -> Tensor:
+    """Paint white ink (n, 1, h, w) over scenes (n, c, h, w)."""
+    if blend == "opacity":
+        return ink + (1 - ink) * scene
+    if blend == "maximum":
+        return torch.maximum(ink, scene)
+    if blend == "hard":
+        return torch.where(ink > 0.5, torch.ones_like(scene), scene)
+    return (ink + scene).clamp(max=1.0)
+
+
+def _stack(*six: Tensor) -> Tensor:
+    return torch.stack(six, -1).reshape(-1, 2, 3)

@@ -1,0 +1,17 @@
+"""How often is it right?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from saccade.data.images import Source
+from saccade.registry import probe
+from saccade.spec import Row
+from saccade.subject import Subject
+
+
+@probe(version=1)
+def accuracy(subject: Subject, data: Source, *, splits: Sequence[str] = ("test",), n: int = 1000) -> Iterator[Row]:
+    """Share of right answers on the first n pictures of each split."""
+    for split in splits:
+        yield Row.mean("accuracy", subject.correct(data(split).head(n)), split=split)

@@ -1,0 +1,177 @@
+"""What can be named: models, data sets, probes, studies.
+
+Names, arguments, versions and first docstring lines are read from the source with `ast`, so that `saccade list`,
+a study's plan and the sentence for a misspelt name need no torch. The functions themselves are imported when used.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from saccade.spec import SaccadeError, suggest
+
+KINDS = ("model", "data", "probe", "study")
+FOLDERS = {"model": "models", "data": "data", "probe": "probes", "study": "studies"}
+REQUIRED = "required"  # stands for an argument without a default
+
+
+@dataclass(frozen=True)
+class Card:
+    """What is known of a name without importing it."""
+
+    kind: str
+    name: str
+    about: str
+    module: str
+    version: int = 1
+    args: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+_registered: dict[tuple[str, str], Callable[..., Any]] = {}
+_plugins: dict[tuple[str, str], Card] = {}
+
+
+def model(*, family: str, version: int = 1, dial: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function (classes, *, ...) -> nn.Module under its own name."""
+    return _register("model")
+
+
+def data(*, version: int = 1, watch: str = "test",
+         sets: tuple[str, ...] = ()) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function (split, *, seed, ...) -> Images under its own name.
+
+    `watch` is the split looked at during training; `sets` names the arguments that name fetched data sets.
+    """
+    return _register("data")
+
+
+def probe(*, version: int = 1) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a generator (subject, data, *, ...) -> rows under its own name."""
+    return _register("probe")
+
+
+def _register(kind: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def keep(function: Callable[..., Any]) -> Callable[..., Any]:
+        _registered[kind, function.__name__] = function
+        return function
+
+    return keep
+
+
+def cards(kind: str) -> dict[str, Card]:
+    """Every known name of a kind."""
+    found = dict(_built_in(kind))
+    found.update({name: card for (k, name), card in _plugins.items() if k == kind})
+    return dict(sorted(found.items()))
+
+
+def card(kind: str, name: str) -> Card:
+    known = cards(kind)
+    wanted = name.replace("-", "_")
+    if wanted not in known:
+        raise SaccadeError(suggest(kind, name, known, f"saccade list {FOLDERS[kind]}"))
+    return known[wanted]
+
+
+def find(kind: str, name: str) -> Callable[..., Any]:
+    """The registered function; imports its module."""
+    found = card(kind, name)
+    if (kind, found.name) not in _registered:
+        importlib.import_module(found.module)
+    return _registered[kind, found.name]
+
+
+def study(name: str) -> Any:
+    """A built-in study by name, or the STUDY of a Python file."""
+    if name.endswith(".py"):
+        module = _load_file(Path(name))
+        if not hasattr(module, "STUDY"):
+            raise SaccadeError(f"{name} has no STUDY at its end; see CONTRIBUTING.md for the shape of a study.")
+        return module.STUDY
+    return importlib.import_module(card("study", name).module).STUDY
+
+
+def check_args(kind: str, name: str, given: Mapping[str, Any]) -> None:
+    """Refuse an argument that the function does not have."""
+    known = card(kind, name).args
+    for argument in given:
+        if argument not in known:
+            raise SaccadeError(suggest(f"argument of {name}", argument, known, f"saccade show {name}"))
+
+
+def load_plugin(path: str) -> None:
+    """Import a user's file; whatever it registers becomes known by name."""
+    file = Path(path)
+    module = _load_file(file)
+    for found in _read_cards(file, module.__name__):
+        _plugins[found.kind, found.name] = found
+
+
+def _load_file(file: Path) -> Any:
+    if not file.is_file():
+        raise SaccadeError(f"no file {file}; give the path of a Python file.")
+    name = f"saccade_plugin_{file.stem}"
+    found = importlib.util.spec_from_file_location(name, file)
+    assert found is not None and found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    sys.modules[name] = module
+    found.loader.exec_module(module)
+    return module
+
+
+@functools.lru_cache(maxsize=None)
+def _built_in(kind: str) -> dict[str, Card]:
+    folder = Path(__file__).parent / FOLDERS[kind]
+    found: dict[str, Card] = {}
+    for file in sorted(folder.glob("*.py")):
+        module = f"saccade.{FOLDERS[kind]}.{file.stem}"
+        if kind == "study":
+            if file.stem != "__init__":
+                text = ast.get_docstring(ast.parse(file.read_text())) or ""
+                found[file.stem] = Card("study", file.stem, text.partition("\n")[0], module)
+            continue
+        found.update({c.name: c for c in _read_cards(file, module) if c.kind == kind})
+    return found
+
+
+def _read_cards(file: Path, module: str) -> list[Card]:
+    out = []
+    for node in ast.parse(file.read_text()).body:
+        if not isinstance(node, ast.FunctionDef):
+            continue
+        for mark in node.decorator_list:
+            kind = _decorator(mark)
+            if kind not in KINDS:
+                continue
+            assert isinstance(mark, ast.Call)
+            extra = {k.arg: ast.literal_eval(k.value) for k in mark.keywords if k.arg}
+            version = extra.pop("version", 1)
+            about = (ast.get_docstring(node) or "").partition("\n")[0]
+            out.append(Card(kind, node.name, about, module, version, _arguments(node), extra))
+    return out
+
+
+def _decorator(mark: ast.expr) -> str:
+    if not isinstance(mark, ast.Call):
+        return ""
+    if isinstance(mark.func, ast.Attribute):
+        return mark.func.attr
+    return mark.func.id if isinstance(mark.func, ast.Name) else ""
+
+
+def _arguments(node: ast.FunctionDef) -> dict[str, Any]:
+    """Keyword-only arguments with their defaults: what a study or a user may set."""
+    out = {}
+    for argument, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
+        if argument.arg != "seed":
+            out[argument.arg] = REQUIRED if default is None else ast.literal_eval(default)
+    return out

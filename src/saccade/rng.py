@@ -1,0 +1,19 @@
+"""Named random streams from a seed. Nothing in saccade draws from global random state."""
+
+from __future__ import annotations
+
+import hashlib
+
+import torch
+
+from saccade.spec import canonical
+
+
+def seed_of(seed: int, *names: str | int) -> int:
+    """A 63-bit seed for the stream of this name."""
+    return int.from_bytes(hashlib.sha256(canonical([seed, *names]).encode()).digest()[:8], "big") >> 1
+
+
+def stream(seed: int, *names: str | int) -> torch.Generator:
+    """A CPU generator, so that a run sees the same images on every device."""
+    return torch.Generator().manual_seed(seed_of(seed, *names))

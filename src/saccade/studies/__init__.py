@@ -1,0 +1,1 @@
+"""One paper a file; each ends in a STUDY value."""

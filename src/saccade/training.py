@@ -1,0 +1,189 @@
+"""The one training loop. It yields events and knows nothing of progress bars, stores or trackers."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from saccade import models, registry, rng
+from saccade.data.images import Images, Source
+from saccade.spec import Recipe, Run, SaccadeError
+from saccade.subject import Subject, standardise
+
+WATCHED = 256  # held-out pictures looked at on the way
+WINDOWS = 40  # points of the online accuracy curve
+SYNC = 20  # steps between looks at the loss on devices where looking waits for the device
+
+Curve = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Step:
+    """After every step. `state()` gives what a resumed run needs, bit for bit."""
+
+    step: int
+    steps: int
+    loss: Tensor
+    state: Callable[[], bytes]
+
+
+@dataclass(frozen=True)
+class Watch:
+    """A point of the curve: accuracy on batches before they were learned (`online`) or on a held-out split."""
+
+    images: int
+    split: str
+    accuracy: float
+    n: int
+
+
+@dataclass(frozen=True)
+class Done:
+    outcome: str  # finished, diverged
+    reason: str
+    step: int
+    seconds: float  # over all sittings of a run that was stopped and resumed
+    curve: Curve
+    model: nn.Module
+
+
+def train(run: Run, device: str = "cpu", resume: bytes | None = None) -> Iterator[Step | Watch | Done]:
+    """Train one run, from the start or from a saved state. On a CPU both end with the same bits."""
+    recipe = run.recipe
+    check_device(recipe, device)
+    began = time.perf_counter()
+    data = Source(run.data, run.data_args, run.seed, device)
+    images = data("train")
+    model = models.build(run.model, images.classes, seed=run.seed, **run.model_args).to(device).train()
+    optimizer = make_optimizer(recipe, model)
+    watch_split = registry.card("data", run.data).extra.get("watch", "test")
+    held_out = data(watch_split).head(WATCHED)
+    subject = Subject(model, images.mean, images.std, device)
+
+    batch = min(recipe.batch, len(images))
+    per_epoch = len(images) // batch
+    window = max(1, recipe.steps // WINDOWS)
+    watch_at = {round(recipe.steps * i / recipe.watch) for i in range(1, recipe.watch + 1)} if recipe.watch else set()
+    first, curve, right, order_of, order = 0, [], torch.zeros((), dtype=torch.long, device=device), -1, images.y
+    if resume is not None:
+        first, curve, right, spent = _restore(resume, model, optimizer, device)
+        began -= spent
+
+    global_state = torch.get_rng_state()  # dropout draws from it; it is seeded step by step and put back
+    try:
+        for step in range(first, recipe.steps):
+            epoch, i = divmod(step, per_epoch)
+            if epoch != order_of:
+                order_of, order = epoch, _order(images, run.seed, epoch)
+            torch.manual_seed(rng.seed_of(run.seed, "noise", step))
+            for group in optimizer.param_groups:
+                group["lr"] = recipe.lr * lr_factor(recipe, step)
+
+            index = order[i * batch : (i + 1) * batch]
+            x = standardise(images.batch(index, rng.stream(run.seed, "augment", step)), images.mean, images.std)
+            y = images.y[index]
+            with torch.autocast(device.partition(":")[0], torch.bfloat16, enabled=recipe.precision == "mixed"):
+                logits = model(x)
+                loss = F.cross_entropy(logits, y, label_smoothing=recipe.label_smoothing)
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            if recipe.clip:
+                nn.utils.clip_grad_norm_(model.parameters(), recipe.clip)
+            optimizer.step()
+
+            done = step + 1
+            right += (logits.detach().argmax(1) == y).sum()
+            if (device == "cpu" or done % SYNC == 0 or done == recipe.steps) and not math.isfinite(loss.item()):
+                yield Done("diverged", f"the loss was {loss.item()} at step {done}", done,
+                           time.perf_counter() - began, curve, model)
+                return
+            if done % window == 0:
+                curve.append(_point(done * batch, "online", right.item() / (window * batch), window * batch))
+                right.zero_()
+                yield Watch(**curve[-1])
+            if done in watch_at:
+                hits = subject.correct(held_out)
+                curve.append(_point(done * batch, watch_split, float(hits.mean()), len(hits)))
+                yield Watch(**curve[-1])
+            spent = time.perf_counter() - began
+            yield Step(done, recipe.steps, loss.detach(), functools.partial(
+                _state, {"step": done, "curve": curve, "right": int(right), "seconds": spent}, model, optimizer))
+    finally:
+        torch.set_rng_state(global_state)
+    if not all(bool(torch.isfinite(p).all()) for p in model.parameters()):
+        yield Done("diverged", "a weight was not finite after the last step", recipe.steps, time.perf_counter() - began, curve, model)
+        return
+    yield Done("finished", f"all {recipe.steps} steps", recipe.steps, time.perf_counter() - began, curve, model)
+
+
+def make_optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
+    """Fused: 1.1 to 1.17 times faster for the smallest nets, the same numbers."""
+    parameters = list(model.parameters())
+    if recipe.optimizer == "sgd":
+        return torch.optim.SGD(parameters, recipe.lr, recipe.momentum, weight_decay=recipe.weight_decay, fused=True)
+    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[recipe.optimizer]
+    return kind(parameters, recipe.lr, weight_decay=recipe.weight_decay, fused=True)
+
+
+def lr_factor(recipe: Recipe, step: int) -> float:
+    """The share of the peak learning rate at a step."""
+    t = step / recipe.steps
+    if recipe.schedule == "one_cycle":  # torch's own shape: 1/25 up to 1 over 30 %, then down to 1/250 000
+        if t < 0.3:
+            return _cosine(1 / 25, 1.0, t / 0.3)
+        return _cosine(1.0, 1 / 250_000, (t - 0.3) / 0.7)
+    if t < recipe.warmup:
+        return (step + 1) / (recipe.warmup * recipe.steps + 1)
+    if recipe.schedule == "cosine":
+        return _cosine(1.0, 0.0, (t - recipe.warmup) / (1 - recipe.warmup))
+    return 1.0
+
+
+def check_device(recipe: Recipe, device: str) -> None:
+    if recipe.precision == "mixed" and device == "cpu":
+        raise SaccadeError("precision=mixed needs a GPU; on the cpu set precision=float32 (bf16 is slower there).")
+
+
+def _cosine(start: float, end: float, t: float) -> float:
+    return end + (start - end) * (1 + math.cos(math.pi * t)) / 2
+
+
+def _order(images: Images, seed: int, epoch: int) -> Tensor:
+    return torch.randperm(len(images), generator=rng.stream(seed, "order", epoch)).to(images.y.device)
+
+
+def _point(images: int, split: str, accuracy: float, n: int) -> dict[str, Any]:
+    return {"images": images, "split": split, "accuracy": accuracy, "n": n}
+
+
+def _state(meta: dict[str, Any], model: nn.Module, optimizer: torch.optim.Optimizer) -> bytes:
+    """Tensors only, in safetensors: nothing is ever unpickled."""
+    tensors = {"meta": torch.tensor(list(json.dumps(meta).encode()), dtype=torch.uint8)}
+    tensors |= {f"model.{k}": v.detach().contiguous() for k, v in model.state_dict().items()}
+    for i, slots in optimizer.state_dict()["state"].items():
+        tensors |= {f"optimizer.{i}.{k}": v.contiguous() for k, v in slots.items() if isinstance(v, Tensor)}
+    return safetensors.torch.save({k: v.cpu().clone() for k, v in tensors.items()})
+
+
+def _restore(state: bytes, model: nn.Module, optimizer: torch.optim.Optimizer,
+             device: str) -> tuple[int, Curve, Tensor, float]:
+    tensors = safetensors.torch.load(state)
+    meta = json.loads(bytes(tensors.pop("meta").tolist()))
+    model.load_state_dict({k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")})
+    slots: dict[int, dict[str, Tensor]] = {}
+    for name, value in tensors.items():
+        if name.startswith("optimizer."):
+            _, i, slot = name.split(".", 2)
+            slots.setdefault(int(i), {})[slot] = value
+    optimizer.load_state_dict({"state": slots, "param_groups": optimizer.state_dict()["param_groups"]})
+    return meta["step"], meta["curve"], torch.tensor(meta["right"], device=device), meta["seconds"]

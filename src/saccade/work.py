@@ -1,0 +1,195 @@
+"""Do what is missing for one task: claim, train, save, measure. Also the worker process (`python -m saccade.work`)."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import platform
+import queue
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import safetensors.torch
+import torch
+
+from saccade import budget, kernels, models, registry
+from saccade.data import source
+from saccade.data.images import Source
+from saccade.plan import TRAINING, sets_of
+from saccade.spec import Probe, Run, SaccadeError, Settings, Task, plain
+from saccade.store import Lab, Lease
+from saccade.subject import Subject
+from saccade.training import Done, Step, Watch, train
+
+SAVE_EVERY = 15.0  # seconds of training that a kill may cost
+TELL_EVERY = 0.5
+
+Event = dict[str, Any]
+
+
+def perform(lab: Lab, task: Task, device: str = "cpu", stopping: Callable[[], bool] = lambda: False,
+            retry: bool = False) -> Iterator[Event]:
+    """Everything that the lab lacks of this task. Yields plain events; the last one says how it ended."""
+    key = task.run.key
+    lease = lab.claim(task.run, environment(task.run, device))
+    if lease is None:
+        yield {"event": "busy"}
+        return
+    try:
+        done = lab.done(key)
+        if done is None or (retry and done["outcome"] == "failed"):
+            yield from _train(lab, task.run, device, lease, stopping)
+            done = lab.done(key)
+        if done is None:
+            yield {"event": "stopped"}
+            return
+        if done["outcome"] == "finished":
+            yield from _measure(lab, task, device, stopping)
+        yield {"event": done["outcome"], "reason": done["reason"], "seconds": done["seconds"]}
+    except SaccadeError as error:  # damage or a full disk: nothing about the run itself
+        yield {"event": "refused", "reason": str(error)}
+    finally:
+        lease.release()
+
+
+def _train(lab: Lab, run: Run, device: str, lease: Lease, stopping: Callable[[], bool]) -> Iterator[Event]:
+    key, saved, told = run.key, time.monotonic(), 0.0
+    resume = lab.load_state(key)
+    lab.log(key, {"event": "resumed" if resume else "started", "device": device, "pid": os.getpid()})
+    try:
+        for event in train(run, device, resume):
+            if lease.lost.is_set():  # this machine slept or hung, and another one went on with the run
+                return
+            if isinstance(event, Watch):
+                lab.log(key, {"event": "watch", **plain(event)})
+            elif isinstance(event, Done):
+                _finish(lab, run, event)
+            elif isinstance(event, Step):
+                now = time.monotonic()
+                if stopping() or now - saved > SAVE_EVERY:
+                    lab.save_state(key, event.state())
+                    lab.log(key, {"event": "saved", "step": event.step})
+                    saved = time.monotonic()
+                if stopping():
+                    return
+                if now - told > TELL_EVERY:
+                    told = now
+                    yield {"event": "step", "step": event.step, "steps": event.steps, "loss": float(event.loss)}
+    except SaccadeError:
+        raise
+    except Exception as error:
+        lab.log(key, {"event": "failed", "trace": traceback.format_exc()})
+        reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        lab.finish(key, {"outcome": "failed", "reason": reason, "seconds": 0.0, "step": 0}, None)
+
+
+def _finish(lab: Lab, run: Run, end: Done) -> None:
+    rows: list[Event] = [{"metric": "online" if p["split"] == "online" else "watched", "value": p["accuracy"],
+                          "n": p["n"], "at": {"images": p["images"], "split": p["split"]}} for p in end.curve]
+    rows += [{"metric": "parameters", "value": models.parameters(end.model), "n": 1, "at": {}},
+             {"metric": "train_seconds", "value": end.seconds, "n": 1, "at": {}}]
+    lab.put_rows(run.key, TRAINING, 1, rows)
+    outcome = {"outcome": end.outcome, "reason": end.reason, "seconds": end.seconds, "step": end.step}
+    weights = None
+    if end.outcome == "finished":
+        weights = safetensors.torch.save({k: v.detach().cpu().contiguous() for k, v in end.model.state_dict().items()})
+    lab.finish(run.key, outcome, weights)
+    lab.log(run.key, {"event": end.outcome, "reason": end.reason})
+
+
+def _measure(lab: Lab, task: Task, device: str, stopping: Callable[[], bool]) -> Iterator[Event]:
+    subject = None
+    for probe in task.probes:
+        version = registry.card("probe", probe.name).version
+        have = lab.rows(task.run.key, probe)
+        if have is not None and have["version"] == version:
+            continue
+        if stopping():
+            return
+        yield {"event": "probe", "probe": probe.name}
+        subject = subject or load(lab, task.run, device)
+        data = Source(task.run.data, task.run.data_args, task.run.seed, device)
+        rows = list(registry.find("probe", probe.name)(subject, data, **probe.settings))
+        each = {f"row{i}": np.asarray(r.each) for i, r in enumerate(rows) if r.each is not None}
+        packed = io.BytesIO()
+        np.savez_compressed(packed, **each)
+        stored = [{"metric": r.metric, "value": float(r.value), "n": r.n, "at": plain(r.at)} for r in rows]
+        lab.put_rows(task.run.key, probe, version, stored, packed.getvalue() if each else None)
+
+
+def load(lab: Lab, run: Run, device: str = "cpu") -> Subject:
+    """A trained run from the lab, weights checked."""
+    data = Source(run.data, run.data_args, run.seed, device)
+    images = data("train")
+    model = models.build(run.model, images.classes, seed=run.seed, **run.model_args)
+    model.load_state_dict(safetensors.torch.load(lab.weights(run.key)))
+    return Subject(model.to(device).eval(), images.mean, images.std, device)
+
+
+def environment(run: Run, device: str) -> dict[str, Any]:
+    """What a reader of run.json needs to judge a difference between two machines."""
+    return {
+        "versions": {"model": registry.card("model", run.model).version, "data": registry.card("data", run.data).version},
+        "python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__,
+        "machine": platform.machine(), "system": platform.system(), "device": device,
+        "threads": torch.get_num_threads(), "kernels": kernels.why_not() or "native",
+        "data": {name: source.checksums(name) for name in sets_of([Task(run)])},
+    }
+
+
+def parse_task(values: Mapping[str, Any]) -> Task:
+    probes = tuple(Probe(p["name"], Settings(p["settings"])) for p in values["probes"])
+    return Task(Run.parse(values["run"]), probes, values["arm"])
+
+
+def main() -> None:
+    """A worker: one task a line on standard input, one event a line on standard output, until input ends."""
+    flags = argparse.ArgumentParser()
+    flags.add_argument("--lab", required=True)
+    flags.add_argument("--device", default="cpu")
+    flags.add_argument("--plugin", action="append", default=[])
+    flags.add_argument("--retry", action="store_true")
+    asked = flags.parse_args()
+    # Standard output carries events only; a user's model that prints must not break them.
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    for plugin in asked.plugin:
+        registry.load_plugin(plugin)
+    inbox: queue.Queue[str | None] = queue.Queue()
+    stop = threading.Event()
+
+    def listen() -> None:
+        for line in sys.stdin:
+            inbox.put(line)
+        stop.set()  # the launcher asked us to stop, or is gone: save and leave
+        inbox.put(None)
+
+    def tell(event: Event) -> None:
+        try:
+            out.write(json.dumps(event) + "\n")
+            out.flush()
+        except BrokenPipeError:
+            stop.set()
+
+    threading.Thread(target=listen, daemon=True).start()
+    tell({"event": "ready"})
+    while (line := inbox.get()) is not None and not stop.is_set():
+        order = json.loads(line)
+        task = parse_task(order["task"])
+        if order["do"] == "cost":
+            tell({"event": "cost", **budget.cost(task.run, asked.device)})
+            continue
+        for event in perform(Lab(asked.lab), task, asked.device, stop.is_set, asked.retry):
+            tell({"key": task.run.key, **event})
+
+
+if __name__ == "__main__":
+    main()

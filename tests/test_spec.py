@@ -1,0 +1,62 @@
+import math
+
+import pytest
+
+from saccade.spec import Probe, Recipe, Run, SaccadeError, Scale, Settings, Task, canonical, digest, plain, suggest
+
+
+def test_key_depends_on_content_and_not_on_order():
+    a = Settings({"b": 1, "a": (1, 2)})
+    b = Settings({"a": [1, 2], "b": 1})
+    assert a == b and hash(a) == hash(b) and digest(a) == digest(b)
+    assert digest(Settings(a=1)) != digest(Settings(a=2))
+
+
+def test_run_survives_its_own_json():
+    run = Run("lenet", "digits_on_backgrounds", Recipe(images=100), 3, Settings(head="mean"), Settings(backgrounds=4))
+    again = Run.parse(plain(run))
+    assert again == run and again.key == run.key and len(run.key) == 12
+    assert {run, again} == {run}
+
+
+@pytest.mark.parametrize("change", [{"seed": 1}, {"model": "mha_lenet"}, {"recipe": Recipe(images=101)}, {"version": 99}])
+def test_every_part_of_a_run_moves_its_key(change):
+    base = {"model": "lenet", "data": "d", "recipe": Recipe(images=100), "seed": 0}
+    assert Run(**base).key != Run(**{**base, **change}).key
+
+
+def test_the_key_of_a_known_run_stays():
+    # A changed key would silently orphan every lab in the world.
+    assert Run("lenet", "digits_on_backgrounds", Recipe(images=320), 0).key == "e3a36bce551f"
+
+
+@pytest.mark.parametrize(("bad", "says"), [
+    ({"images": 0}, "images must be at least 1"), ({"images": 1, "lr": -1}, "lr must be above 0"),
+    ({"images": 1, "optimizer": "adma"}, "did you mean adam"), ({"images": 1, "momentum": 1.0}, "momentum"),
+    ({"images": 1, "precision": "half"}, "no precision"),
+])
+def test_a_recipe_out_of_range_is_one_sentence(bad, says):
+    with pytest.raises(SaccadeError, match=says) as caught:
+        Recipe(**bad)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_has_no_text_form_is_refused():
+    with pytest.raises(SaccadeError, match="finite"):
+        canonical(math.nan)
+    with pytest.raises(SaccadeError, match="not object"):
+        canonical(object())
+
+
+def test_suggestions_and_scales():
+    assert "did you mean lenet?" in suggest("model", "lennet", ["lenet", "vit"])
+    assert Scale("demo")(smoke=1, small=2, large=3, paper=4) == 1
+    assert Scale("demo")(smoke=1, demo=9, small=2, large=3, paper=4) == 9
+    with pytest.raises(SaccadeError, match="did you mean small"):
+        Scale("smal")
+
+
+def test_probe_and_task_keys():
+    assert Probe("accuracy", n=5) == Probe("accuracy", {"n": 5})
+    assert Probe("accuracy", n=5).key != Probe("accuracy", n=6).key
+    assert Task(Run("lenet", "d", Recipe(images=1), 0)).probes == ()
