@@ -23,23 +23,8 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 from matplotlib.transforms import ScaledTranslation
 
-from saccade.figures import (
-    FAMILIES,
-    GRID,
-    INK,
-    MUTED,
-    PAPER,
-    Bars,
-    Curves,
-    FigureData,
-    Fit,
-    Heatmap,
-    ImageGrid,
-    Line,
-    Mark,
-    Panel,
-    colour,
-)
+from saccade import figures
+from saccade.figures import FAMILIES, GRID, INK, MUTED, PAPER, FigureData, Line, Mark, Panel, colour
 from saccade.spec import SaccadeError, suggest
 from saccade.store import write_atomic
 
@@ -67,11 +52,11 @@ STYLE: Any = {
 
 def draw(data: FigureData) -> Figure:
     with matplotlib.rc_context(STYLE):
-        if isinstance(data, Curves):
+        if isinstance(data, figures.Curves):
             return _curves(data)
-        if isinstance(data, Bars):
+        if isinstance(data, figures.Bars):
             return _bars(data)
-        return _heatmap(data) if isinstance(data, Heatmap) else _images(data)
+        return _heatmap(data) if isinstance(data, figures.Heatmap) else _images(data)
 
 
 def render(data: FigureData, kind: str) -> bytes:
@@ -100,23 +85,23 @@ def save(data: FigureData, path: str | Path) -> Path:
     return path
 
 
-def _curves(data: Curves) -> Figure:
+def _curves(data: figures.Curves) -> Figure:
     k = 100 if data.y_percent else 1
-    n = len(data.panels)
-    columns = min(max(n, 1), 4)
-    rows = math.ceil(max(n, 1) / columns)
-    lines = [line for p in data.panels for line in p.lines]
-    marks, fits = [m for p in data.panels for m in p.marks], [f for p in data.panels for f in p.fits]
-    handles = _legend(lines, marks, fits, width=26 if n == 1 else 60)
-    size, place = _room(handles, columns, rows, wide=n > 1)
+    panels = data.panels or (Panel("", ()),)
+    columns = min(len(panels), 4)
+    rows = math.ceil(len(panels) / columns)
+    lines = [line for p in panels for line in p.lines]
+    marks, fits = [m for p in panels for m in p.marks], [f for p in panels for f in p.fits]
+    handles = _legend(lines, marks, fits, width=26 if columns == 1 else 60)
+    size, place = _room(handles, columns, rows, wide=columns > 1)
     figure = Figure(figsize=size, layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False, sharey=True)
     span = _span(lines, k, [*(k * m.y for m in marks), *(k * y for f in fits for y in f.y)], data.y_log)
-    axes = list(grid.flat)
-    for ax, panel in zip(axes, data.panels, strict=False):
-        _panel(ax, panel, k, span, data.y_log, 235 if n == 1 else 400 / columns)
-    for ax in axes[n:]:
-        ax.set_axis_off()
+    for i, ax in enumerate(grid.flat):
+        if i < len(panels):
+            _panel(ax, panels[i], k, span, data.y_log, 235 if columns == 1 else 400 / columns)
+        else:
+            ax.set_axis_off()
     for first in grid[:, 0]:
         first.set_ylabel(_unit(data.y_label, data.y_percent))
     if handles:
@@ -217,7 +202,7 @@ def _mark(ax: Any, mark: Mark, x: float, k: float, shifted: Any, owner: Line | N
                     color=MUTED)
 
 
-def _bars(data: Bars) -> Figure:
+def _bars(data: figures.Bars) -> Figure:
     k = 100 if data.y_percent else 1
     handles = _legend(data.lines, data.marks, (), width=26, blocks=True)
     size, place = _room(handles, 1, 1, wide=len(data.categories) * len(data.lines) > 18)
@@ -233,10 +218,10 @@ def _bars(data: Bars) -> Figure:
         _nothing(ax)
         return figure
     wide = 0.8 / len(data.lines)
-    places = {line.label: ((i - (len(data.lines) - 1) / 2) * wide, line) for i, line in enumerate(data.lines)}
+    places = [((i - (len(data.lines) - 1) / 2) * wide, line) for i, line in enumerate(data.lines)]
     if data.y_log:
         ax.set_yscale("log")
-    for at, line in places.values():
+    for at, line in places:
         moved = replace(line, x=tuple(x + at for x in line.x))
         ink = colour(line.family, line.shade)
         if not data.y_log:  # on a logarithmic axis a bar's length means nothing
@@ -246,7 +231,7 @@ def _bars(data: Bars) -> Figure:
             _line(ax, Line(line.label, line.family, (x,), (e,), (seeds,), shade=line.shade), k, ax.transData,
                   span, crowded=False, aside=6)
     for mark in data.marks:
-        at, owner = places.get(mark.line, (0.0, None))
+        at, owner = next((p for p in places if p[1].label == mark.line), (0.0, None))
         _mark(ax, mark, mark.x + at, k, ax.transData, owner)
     if span[0] < 0 < span[1]:
         ax.axhline(0, color=MUTED, lw=0.7, zorder=2)
@@ -258,7 +243,7 @@ def _bars(data: Bars) -> Figure:
     return figure
 
 
-def _heatmap(data: Heatmap) -> Figure:
+def _heatmap(data: figures.Heatmap) -> Figure:
     k = 100 if data.percent else 1
     down, across = len(data.row_labels), len(data.column_labels)
     cells = [(i, j, e) for i, row in enumerate(data.cells) for j, e in enumerate(row)]
@@ -303,7 +288,7 @@ def _heatmap(data: Heatmap) -> Figure:
     return figure
 
 
-def _images(data: ImageGrid) -> Figure:
+def _images(data: figures.ImageGrid) -> Figure:
     down, across = len(data.images), max(map(len, data.images), default=0)
     if not down or not across:
         figure = Figure(figsize=(3.4, 1.6), layout="constrained")
@@ -338,7 +323,7 @@ def _images(data: ImageGrid) -> Figure:
     return figure
 
 
-def _legend(lines: Sequence[Line], marks: Sequence[Mark], fits: Sequence[Fit], width: int,
+def _legend(lines: Sequence[Line], marks: Sequence[Mark], fits: Sequence[figures.Fit], width: int,
             blocks: bool = False) -> list[Any]:
     """One entry a look; panels that show the same line share it, with the counts of all of them."""
     merged: dict[tuple[Any, ...], Line] = {}
@@ -363,8 +348,8 @@ def _legend(lines: Sequence[Line], marks: Sequence[Mark], fits: Sequence[Fit], w
 
 def _wrapped(caption: str, width: int) -> str:
     """Broken at spaces, but not inside `n=4 to 5` or `1 diverged`."""
-    tied = re.sub(r"(?<=\d) (?=to|diverged|failed|missing|not)|(?<=to|ot) (?=\d|run)", "\u00a0", caption)
-    return textwrap.fill(tied, width)
+    together = r"n=\d+ to \d+|\d+ (diverged|failed|not run yet|missing)"
+    return textwrap.fill(re.sub(together, lambda m: m[0].replace(" ", "\u00a0"), caption), width)
 
 
 def _room(handles: Sequence[Any], columns: int, rows: int,

@@ -94,12 +94,14 @@ def start(lab: Lab, device: str, plugins: Sequence[str], retry: bool,
     worker = Worker(process, device)
 
     def read(stream: IO[str]) -> None:
-        for line in stream:
-            inbox.put((worker, json.loads(line)))
+        with stream:
+            for line in stream:
+                inbox.put((worker, json.loads(line)))
         inbox.put((worker, None))  # the end: the worker is gone
 
     def overhear(stream: IO[str]) -> None:
-        worker.last_words.extend(stream)
+        with stream:
+            worker.last_words.extend(stream)
 
     assert process.stdout is not None and process.stderr is not None
     threading.Thread(target=read, args=(process.stdout,), daemon=True).start()
@@ -166,6 +168,7 @@ def costs(tasks: Sequence[Task], lab: Lab, device: str, plugins: Sequence[str] =
 
 def _bury(lab: Lab, worker: Worker, pending: collections.deque[Task], deaths: collections.Counter[str]) -> Iterator[Event]:
     """A worker died. Its task is tried again; a task that kills workers is marked failed."""
+    _hang_up(worker)
     code, task = worker.process.wait(), worker.task
     if task is None:
         if worker.waiting is False:  # it never got ready: trying again would loop for ever
@@ -177,7 +180,8 @@ def _bury(lab: Lab, worker: Worker, pending: collections.deque[Task], deaths: co
         pending.appendleft(task)
         yield {"event": "worker died", "key": key, "task": task, "code": code}
         return
-    reason = f"its worker process died {deaths[key]} times (exit code {code}; out of memory?): {_words(worker)}"
+    how = f"signal {-code}, perhaps out of memory" if code < 0 else f"exit code {code}"
+    reason = f"its worker process died {deaths[key]} times ({how}): {_words(worker)}"
     lab.finish(key, {"outcome": "failed", "reason": reason, "seconds": 0.0, "step": 0}, None)
     yield {"event": "failed", "key": key, "task": task, "reason": reason}
 
@@ -191,9 +195,7 @@ def _words(worker: Worker) -> str:
 def _stop(workers: Sequence[Worker]) -> None:
     """End of input means: save and leave. A worker that does not is killed; what it saved before is kept."""
     for worker in workers:
-        with contextlib.suppress(OSError):
-            assert worker.process.stdin is not None
-            worker.process.stdin.close()
+        _hang_up(worker)
     deadline = time.monotonic() + PATIENCE
     for worker in workers:
         try:
@@ -201,3 +203,9 @@ def _stop(workers: Sequence[Worker]) -> None:
         except subprocess.TimeoutExpired:
             worker.process.kill()
             worker.process.wait()
+
+
+def _hang_up(worker: Worker) -> None:
+    with contextlib.suppress(OSError):  # closing flushes, and the other end may be gone
+        assert worker.process.stdin is not None
+        worker.process.stdin.close()

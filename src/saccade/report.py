@@ -40,8 +40,8 @@ LOUD = ("DRAWN DATA, NOT REAL DATA: the images behind every number here were mad
         "below speaks about the paper's own data sets.")
 METHOD = (
     "The unit of replication is a trained model, that is a seed; n counts them. Images are not replicates.",
-    "Intervals are 95 % Student t intervals over seeds. One seed has none. Numbers marked exact were "
-    "computed, not sampled. Each claim's detail names its test.",
+    "Intervals are 95 % Student t intervals over seeds unless a claim's detail names another kind. One seed "
+    "has none. Numbers marked exact were computed, not sampled.",
     "p is two-sided and Holm-corrected over all claims of this study that could be tested. Below "
     f"{ALPHA:g} a claim is reproduced or, when the effect runs the other way, contradicted; otherwise it is "
     "undecided, which does not say that there is no difference.",
@@ -250,7 +250,7 @@ def _detail(v: Verdict) -> Iterator[Block]:
     if e:
         holm = f"; {_p(v.p_adjusted)} two-sided after Holm" if v.p_adjusted is not None else ""
         one_sided = f"{_p(e.p)} testing for the relation, {_p(e.p_against)} for its opposite"
-        pairs += [("Test", (e.method,)), ("p", (one_sided + holm,))]
+        pairs += [("Test", (f"{e.method} (interval: {e.estimate.method})",)), ("p", (one_sided + holm,))]
     pairs += [("Verdict", (Badge(v.says),))] + ([("Remark", (v.remark,))] if v.remark else [])
     yield Terms(tuple(pairs))
     if e and e.parts:
@@ -525,6 +525,7 @@ def _md_block(block: Block) -> str:
             return f"{_md(caption)}\n\n" + "\n".join("| " + " | ".join(line) + " |" for line in grid)
         case Fold(id, name, words, says, inner):
             start = f"<b>{html.escape(name)}</b> {html.escape(words)} <i>({html.escape(says)})</i>"
+            start = start.replace("](", "&#93;(")  # a backslash would show inside HTML
             return "\n\n".join([f'<a id="{id}"></a>\n<details><summary>{start}</summary>',
                                 *map(_md_block, inner), "</details>"])
         case Counts(verdicts):
@@ -542,8 +543,8 @@ TEX = {
     "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
     ">": r"\textgreater{}", '"': r"\textquotedbl{}", "–": r"\textendash{}", "—": r"\textemdash{}",
     "−": "$-$", "×": r"$\times$", "±": r"$\pm$", "≤": r"$\le$", "≥": r"$\ge$", "≈": r"$\approx$",
-    "≠": r"$\ne$", "→": r"$\to$", "°": r"\textdegree{}", "…": r"\ldots{}", "·": r"$\cdot$", "‘": "`", "’": "'", "“": "``", "”": "''",
-    "\u00a0": "~", "²": r"$^2$", "\n": " ",
+    "≠": r"$\ne$", "→": r"$\to$", "°": r"\textdegree{}", "…": r"\ldots{}", "·": r"$\cdot$", "²": r"$^2$",
+    "‘": "`", "’": "'", "“": "``", "”": "''", "\u00a0": "~", "\n": " ",
 }
 TEX_TOP = r"""\documentclass[11pt]{article}
 \usepackage[T1]{fontenc}

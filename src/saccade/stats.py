@@ -31,7 +31,7 @@ class TooFewSeeds(SaccadeError):
         self.have, self.need = have, need
 
     def __str__(self) -> str:
-        return f"this needs at least {self.need} shared seeds and has {self.have}; run more seeds."
+        return f"shared seeds: {self.have}, needed: at least {self.need}; run more seeds."
 
 
 class _Sample(NamedTuple):
@@ -76,19 +76,20 @@ def equivalent(a: Mapping[int, float], b: Mapping[int, float], *, margin: float,
                note: str = "") -> Evidence:
     """Are a and b the same within ± margin? Two one-sided paired t tests (TOST).
 
-    `p_against` is for |difference| > margin. It adds the far tail to the near one: at a margin small against the
-    noise the near tail alone was wrong in 9 % of simulated nulls at a nominal 5 %.
+    `p_against` is for |difference| > margin. It adds the far tail to the near one: at a margin small against
+    the noise the near tail alone was wrong in 9 % of simulated nulls at a nominal 5 %.
     """
     if not margin > 0:
-        raise SaccadeError(f"the margin within which two arms count as the same must be above 0, not {margin}.")
+        raise SaccadeError(f"the margin within which two arms are the same must be above 0, not {margin}.")
     d = _difference(a, b)
     folded = d._replace(mean=abs(d.mean))
     p = max(_tails(d, -margin)[0], _tails(d, margin)[1])
-    against = min(1.0, _tails(folded, margin)[0] + _tails(folded, -margin)[1])
+    against = min(1.0, _tails(folded, margin)[0] + _tails(folded, -margin)[0])
     near, far = _effect(margin - folded.mean, d), _effect(margin + folded.mean, d)
-    # The two tests cannot both fail, but for a chance that is nothing at 80 % power: so the powers add up.
+    # At 80 % power the two tests practically never both miss, so their misses add up.
     needed = None if near <= 0 else _smallest(lambda n: power_t(near, n) + power_t(far, n) - 1)
-    return Evidence(_interval(d), p, against, f"two one-sided paired t, margin {margin:g}", unit, needed, note)
+    method = f"two one-sided paired t, margin {margin:g}"
+    return Evidence(_interval(d), p, against, method, unit, needed, note)
 
 
 def all_of(*evidence: Evidence, note: str = "") -> Evidence:
@@ -107,17 +108,17 @@ def all_of(*evidence: Evidence, note: str = "") -> Evidence:
     open_parts = [e for e in evidence if e.p >= ALPHA / 2] or [e for e in evidence if e.seeds_needed]
     needs = [e.seeds_needed for e in open_parts]
     needed = max((n for n in needs if n), default=None) if None not in needs else None
-    return Evidence(shown, weakest.p, against, f"all of {len(evidence)}; shown: {weakest.method}", weakest.unit,
-                    needed, note or weakest.note, evidence)
+    method = f"all of {len(evidence)}; shown: {weakest.method}"
+    return Evidence(shown, weakest.p, against, method, weakest.unit, needed, note or weakest.note, evidence)
 
 
 def spread_greater(a: Mapping[int, float], b: Mapping[int, float], *, ratio: float = 1.0, unit: str = "ratio",
                    note: str = "") -> Evidence:
     """Is the sd of a over seeds more than `ratio` times that of b? After Pitman 1939 and Morgan 1939.
 
-    Sums and differences of pairs are correlated if and only if the variances differ, which pairing leaves valid.
-    The estimate is the ratio of sds, its interval the ratios that the test does not reject.
-    `seeds_needed` uses Fisher's z.
+    Sums and differences of pairs are correlated exactly when the variances differ, also between paired seeds.
+    The estimate is the ratio of sds, its interval the ratios that the test does not reject. Normal values are
+    assumed, and unlike in tests of means more seeds do not mend it. `seeds_needed` uses Fisher's z.
     """
     if not ratio > 0:
         raise SaccadeError(f"the ratio of spreads must be above 0, not {ratio}.")
@@ -144,9 +145,10 @@ def bands_apart(a: Mapping[int, float], b: Mapping[int, float], *, unit: str = "
                 note: str = "") -> Evidence:
     """Does the band mean ± sd of a lie wholly above that of b? Jackknife over paired seeds.
 
-    Standard deviations have skewed pseudo-values: a t interval with n − 1 degrees of freedom held the truth in
-    91 to 94 % of simulations (3 to 20 seeds, sds 1:1 and 1:3, correlation 0 and 0.7), one with half of them
-    in 95 to 99 %, so half are used. Used as the one-sided 2.5 % test of a verdict, "apart" was wrong in 1 to 5 %.
+    Standard deviations have skewed pseudo-values: a 95 % t interval with n − 1 degrees of freedom held the
+    truth in 91 to 94 % of simulations (3 to 20 seeds, sds 1:1 and 1:3, correlation 0 and 0.7), one with half
+    as many in 95 to 99 %, so half are used. The error that remains is one-sided: "apart" at p < 0.025, as
+    verdicts ask, was wrong in 1 to 5 % at the border.
     """
     x, y = _pairs(a, b, need=3)
     n, df = len(x), (len(x) - 1) / 2
@@ -179,7 +181,7 @@ def holm(ps: Sequence[float]) -> list[float]:
 
 
 def power_t(effect: float, n: int, alpha: float = ALPHA) -> float:
-    """Chance that a two-sided paired t test of n seeds finds an effect of so many sds, with the right sign."""
+    """Chance that a two-sided paired t test of n seeds finds an effect, given in sds, with its sign."""
     return _power(effect, n, alpha, n - 1)
 
 
@@ -211,9 +213,10 @@ def fit_power_law(sizes: Sequence[float], errors: Any, level: float = LEVEL) -> 
 
 
 def power_law(sizes: Sequence[float], errors: Any, level: float = LEVEL) -> PowerLaw:
-    """Least squares of log error on log size, one row of `errors` a seed; t interval over the seeds' exponents.
+    """Least squares of log error on log size, one row of `errors` a seed; t interval over their exponents.
 
-    The interval of a single seed comes from its residuals. It knows nothing of other seeds, and `method` says so.
+    The interval of a single seed comes from its residuals, knows nothing of other seeds, and `method` says
+    so.
     """
     import numpy as np
 
@@ -221,8 +224,8 @@ def power_law(sizes: Sequence[float], errors: Any, level: float = LEVEL) -> Powe
     if len(x) < 4:
         raise SaccadeError(f"a power law needs at least four sizes, not {len(x)}; train at more sizes.")
     if (y <= 0).any():
-        raise SaccadeError("a curve with zero or negative error points cannot be fitted on a log scale; drop those "
-                           "sizes or measure on more test images.")
+        raise SaccadeError("a curve with zero or negative error points cannot be fitted on a log scale; "
+                           "drop those sizes or measure on more test images.")
     u, v = np.log(x), np.log(y)
     centred = u - u.mean()
     slopes = v @ centred / (centred @ centred)
@@ -247,12 +250,12 @@ def curve_arrays(x: Sequence[float], errors: Any) -> tuple[NDArray[np.float64], 
     try:
         at, rows = np.asarray(x, dtype=float), np.asarray(errors, dtype=float)
     except (TypeError, ValueError):
-        raise SaccadeError("a curve needs numbers: one row a seed, one column a size, all rows as long.") from None
+        raise SaccadeError("a curve needs numbers, one row a seed and one column a size.") from None
     if at.ndim != 1 or rows.ndim != 2 or rows.shape[1] != len(at) or not rows.size:
-        raise SaccadeError(f"a curve needs one row a seed and one column a size, ({at.size} sizes), "
-                           f"not an array of shape {rows.shape}.")
+        raise SaccadeError(f"a curve at {at.size} sizes needs one row a seed and one column a size, shape "
+                           f"(seeds, {at.size}), not {rows.shape}.")
     if not (np.isfinite(at).all() and (at > 0).all() and (np.diff(at) > 0).all()):
-        raise SaccadeError(f"the sizes of a curve must be positive and rise from each to the next, not {at.tolist()}.")
+        raise SaccadeError(f"the sizes of a curve must be positive and increasing, not {at.tolist()}.")
     if not np.isfinite(rows).all():
         row, column = np.argwhere(~np.isfinite(rows))[0]
         raise SaccadeError(f"the error in row {row} at size {at[column]:g} is {rows[row, column]}; "
@@ -301,8 +304,8 @@ def _interval(s: _Sample, level: float = LEVEL) -> Estimate:
 
 def _above(s: _Sample, null: float, method: str, unit: str, note: str) -> Evidence:
     p, against = _tails(s, null)
-    return Evidence(_interval(s), p, against, f"{method}, one-sided", unit, seeds_needed(_effect(s.mean - null, s)),
-                    note)
+    needed = seeds_needed(_effect(s.mean - null, s))
+    return Evidence(_interval(s), p, against, f"{method}, one-sided", unit, needed, note)
 
 
 def _tails(s: _Sample, null: float) -> tuple[float, float]:

@@ -79,7 +79,7 @@ def unseal(path: Path) -> dict[str, Any]:
         document = json.loads(path.read_bytes())
         checksum = document.pop("sha256")
         intact = checksum == _sha(canonical(document).encode())
-    except (ValueError, KeyError, AttributeError, SaccadeError):
+    except (ValueError, KeyError, TypeError, AttributeError, SaccadeError):
         intact = False
     if not intact:
         raise DamagedFile(f"{path} is damaged (its content does not match its checksum).")

@@ -28,7 +28,7 @@ from saccade.store import Lab, Lease
 from saccade.subject import Subject
 from saccade.training import Done, Step, Watch, train
 
-SAVE_EVERY = 15.0  # seconds of training that a kill may cost
+SAVE_EVERY = float(os.environ.get("SACCADE_SAVE_EVERY", "15"))  # seconds of training that a kill may cost
 TELL_EVERY = 0.5
 
 Event = dict[str, Any]
@@ -140,7 +140,8 @@ def environment(run: Run, device: str) -> dict[str, Any]:
         "python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__,
         "machine": platform.machine(), "system": platform.system(), "device": device,
         "threads": torch.get_num_threads(), "kernels": kernels.why_not() or "native",
-        "data": {name: source.checksums(name) for name in sets_of([Task(run)])},
+        "data": {name: {k: a.sha256[:16] for k, a in source.SETS[name].arrays.items()}
+                 for name in sets_of([Task(run)]) if name in source.SETS},
     }
 
 

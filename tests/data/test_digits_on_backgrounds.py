@@ -1,9 +1,12 @@
 """The construction of sheet and thesis: who meets which picture, and what the transforms leave alone."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
 
+from saccade import pixels
 from saccade.data.digits_on_backgrounds import digits_on_backgrounds
 from saccade.data.images import Source, tensors
 from saccade.probes.digit_transforms import transformed
@@ -79,18 +82,17 @@ def test_only_the_digit_is_transformed(name, severity):
     for moved in transformed(images, name, severity, seed=0):
         assert not torch.equal(moved.batch(index), images.batch(index))
         no_ink = torch.zeros_like(images.ink)
-        import dataclasses
-
         bare = dataclasses.replace(moved, ink=no_ink).batch(index)
         assert torch.equal(bare, dataclasses.replace(images, ink=no_ink).batch(index))
 
 
 def test_a_five_pixel_move_loses_no_ink_and_rotation_goes_both_ways():
     images = make("ood").head(50)
+    boxed = torch.zeros_like(images.ink)
+    boxed[:, 4:24, 4:24] = 200  # MNIST's ink lives in the central 20x20
+    images = dataclasses.replace(images, ink=boxed)
     (moved,) = transformed(images, "translation", 5, seed=0)
     index = torch.arange(50)
-    from saccade import pixels
-
     before, after = images.opacity(index), pixels.warp(images.opacity(index), moved.maps)
     torch.testing.assert_close(after.sum((1, 2, 3)), before.sum((1, 2, 3)), rtol=0.01, atol=0.1)
     plus, minus = transformed(images, "rotation", 30, seed=0)
@@ -119,7 +121,7 @@ def test_every_blend_and_placement_stays_in_range():
 
 
 @pytest.mark.parametrize(("args", "says"), [
-    ({"backgrounds": 0}, "between 1 and"), ({"backgrounds": 99999}, "between 1 and"), ({"blend": "opaque"}, "did you mean opacity"),
+    ({"backgrounds": 0}, "between 1 and"), ({"backgrounds": 99999}, "between 1 and"), ({"blend": "opacty"}, "did you mean opacity"),
     ({"split": "oood"}, "did you mean ood"), ({"digits": "mnst"}, "did you mean mnist"),
 ])
 def test_bad_arguments(args, says):

@@ -561,7 +561,9 @@ def _wait_for(there, seconds=20):
 
 WAITING_PACK = """
 (top / "started").touch()
-while not (top / "go").exists():
+for _ in range(1000):
+    if (top / "go").exists():
+        break
     time.sleep(0.01)
 """ + PACK
 FETCH = "say('got ' + source.fetch('tiny_digits', report=say))"

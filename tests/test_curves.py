@@ -1,0 +1,155 @@
+"""Crossings, peaks and thresholds with known places; simulated error rates within stated bounds."""
+
+import math
+
+import numpy as np
+import pytest
+
+from saccade.curves import crossing, find_peak, threshold
+from saccade.spec import SaccadeError
+from saccade.stats import TooFewSeeds
+
+SIZES = [100, 200, 400, 800, 1600]
+
+
+def laws(*parts):
+    return [[c * n**slope for n in SIZES] for c, slope in parts]
+
+
+@pytest.mark.parametrize("how", ["interpolate", "fit"])
+def test_crossing_of_power_laws(how):
+    # c · n^-0.5 meets n^-0.25 at c^4
+    a, b = laws((4.5, -0.5), (5, -0.5), (4.2, -0.5)), laws(*[(1, -0.25)] * 3)
+    found = crossing(SIZES, a, b, how=how)
+    assert found.at.value == pytest.approx((4.5 * 5 * 4.2) ** (4 / 3))
+    assert found.at.low < found.at.value < found.at.high
+    assert (found.crossed, found.seeds, found.direction, found.at.n) == (3, 3, "a falls below b", 3)
+    assert how in found.at.method
+    other = crossing(SIZES, b, a, how=how)
+    assert other.at.value == pytest.approx(found.at.value)
+    assert other.direction == "a rises above b"
+
+
+@pytest.mark.parametrize("how", ["interpolate", "fit"])
+def test_crossing_needs_half_of_the_seeds(how):
+    crosses, apart = (4.5, -0.5), (50, -0.5)  # the second would cross far beyond the last size
+    b = laws(*[(1, -0.25)] * 4)
+    half = crossing(SIZES, laws(crosses, apart, crosses, apart), b, how=how)
+    assert (half.crossed, half.seeds, half.at.n) == (2, 4, 2)
+    assert crossing(SIZES, laws(crosses, apart, apart, apart), b, how=how) is None
+    assert crossing(SIZES, b, b, how=how) is None
+
+
+def test_crossing_opposite_ways_is_no_crossing_of_one_kind():
+    one, two = laws((4.5, -0.5), (1, -0.25), (50, -0.5)), laws((1, -0.25), (4.5, -0.5), (1, -0.25))
+    assert crossing(SIZES, one, two) is None
+
+
+@pytest.mark.parametrize(("ratios", "place"), [
+    ([4, 2, 0.5, 0.25, 0.2], math.sqrt(200 * 400)),
+    ([4, 2, 1, 0.5, 0.25], 400),  # touches at a point
+    ([4, 1, 1, 0.5, 0.25], math.sqrt(200 * 400)),  # and at two
+    ([2, 0.5, 2, 0.5, 0.25], math.sqrt(200 * 400)),  # three times: the middle one
+    ([2, 0.5, 0.4, 0.5, 2], None),  # there and back
+    ([1, 2, 2, 2, 1], None),  # touching only
+])
+def test_crossing_between_points(ratios, place):
+    b = np.full((1, 5), 0.1)
+    found = crossing(SIZES, b * ratios, b)
+    if place is None:
+        assert found is None
+    else:
+        assert found.at.value == pytest.approx(place)
+        assert math.isnan(found.at.low)  # one seed
+
+
+def test_crossing_coverage():
+    rng = np.random.default_rng(0)
+    inside = 0
+    for noise in 0.03 * rng.standard_normal((600, 2, 5, 5)):
+        a, b = laws(*[(4.5, -0.5)] * 5), laws(*[(1, -0.25)] * 5)
+        found = crossing(SIZES, a * np.exp(noise[0]), b * np.exp(noise[1]), how="fit")
+        inside += found.at.low <= 4.5**4 <= found.at.high
+    assert inside / 600 >= 0.92
+
+
+X = 2.0 ** np.arange(8)
+PEAKED = np.array([8, 2, 0, 3, 6, 2.4, -1, -2])  # six high at x=16, above the valley at x=4
+NULLS = {
+    "flat": np.zeros(8),
+    "falls late": np.array([0, 0, 0, 0, 0, 0, 0, -50.0]),  # the worst case: every x has a lower one after it
+    "rises early": np.array([-50.0, 0, 0, 0, 0, 0, 0, 0]),
+    "falls": -np.arange(8) / 2,
+    "U": np.array([9, 0, 0, 0, 0, 0, 0, 9.0]),
+}
+
+
+@pytest.mark.parametrize("seeds", [3, 4, 5, 8])
+@pytest.mark.parametrize("shape", NULLS)
+def test_curves_without_a_peak_show_one_in_at_most_five_percent(shape, seeds):
+    noise = np.random.default_rng(seeds).standard_normal((800, seeds, 8))
+    noise[::2] = np.round(2 * noise[::2]) / 2  # half of them as coarse as a small test set
+    found = [find_peak(X, 0.01 * (NULLS[shape] + e)) is not None for e in noise]
+    assert np.mean(found) <= (0.06 if shape in ("falls late", "rises early") else 0.02)
+
+
+@pytest.mark.parametrize(("seeds", "power"), [(3, 0.15), (4, 0.75), (5, 0.95), (8, 0.99)])
+def test_a_clear_peak_is_found(seeds, power):
+    noise = np.random.default_rng(seeds).standard_normal((300, seeds, 8))
+    peaks = [find_peak(X, PEAKED + e) for e in noise]
+    peaks = [p for p in peaks if p]
+    assert len(peaks) / 300 >= power
+    assert all(p.p <= 0.05 for p in peaks)
+    if seeds >= 5:
+        assert np.mean([p.place.low <= 16 <= p.place.high for p in peaks]) >= 0.95
+        assert np.mean([p.height.low <= 6 <= p.height.high for p in peaks]) >= 0.92
+
+
+def test_peak_known_answer():
+    errors = np.array([PEAKED, PEAKED + 1, PEAKED - 2])  # seeds differ in level only, which pairing removes
+    peak = find_peak(X, errors)
+    assert (peak.place.value, peak.before, peak.after) == (pytest.approx(16), 4, 128)
+    assert (peak.place.low, peak.place.high) == pytest.approx((math.sqrt(8 * 16), math.sqrt(16 * 32)))
+    assert (peak.height.value, peak.height.low, peak.height.high) == (6, 6, 6)
+    assert peak.p < 1e-6
+
+
+def test_no_peak_without_noise():
+    for shape in NULLS.values():
+        assert find_peak(X, [shape, shape + 0.1, shape + 0.3]) is None
+    assert find_peak(X, np.zeros((3, 8))) is None
+
+
+def test_threshold_known_answer():
+    x = [1, 2, 4, 8, 16]
+    train = [[0.5, 0.2, 0.01, 0.0, 0.0], [0.5, 0.005, 0.2, 0.01, 0.0], [0.4, 0.3, 0.2, 0.1, 0.1]]
+    found = threshold(x, train)  # 4; 8, since 2 does not stay; never
+    assert found.value == pytest.approx(math.sqrt(4 * 8))
+    assert (found.n, found.method) == (2, "t on log x, 2 of 3 seeds get there")
+    assert threshold(x, train[2:] * 2 + train[:1]) is None
+
+
+def test_threshold_interval_reaches_the_earlier_point():
+    steady = threshold([1, 2, 4, 8], [[0.5, 0.1, 0.0, 0.0]] * 3)
+    assert (steady.value, steady.low, steady.high) == pytest.approx((4, 2, 4))
+    assert threshold([1, 2, 4, 8], [[0.0, 0.0, 0.0, 0.0]] * 3).low == 0
+    assert threshold([1, 2, 4, 8], [[0.5, 0.1, 0.0, 0.0]] * 3, level=0.2).value == pytest.approx(2)
+
+
+@pytest.mark.parametrize(("call", "says"), [
+    (lambda: crossing(SIZES, laws((1, -1)), laws((1, -1), (2, -1))), "the same seeds, not 1 and 2 rows"),
+    (lambda: crossing(SIZES, laws((1, -1)), [[0.0] * 5]), "cannot be crossed on a log scale"),
+    (lambda: crossing(SIZES, laws((1, -1)), laws((2, -1)), how="fitted"), "did you mean fit"),
+    (lambda: find_peak([1, 2], [[1, 2]] * 3), "at least three x, not 2"),
+    (lambda: find_peak([1, 2, 3], [[1, 2, math.nan]] * 3), "is nan"),
+    (lambda: threshold([2, 1], [[1, 2]]), "increasing"),
+])
+def test_bad_input_gets_a_sentence(call, says):
+    with pytest.raises(SaccadeError, match=says):
+        call()
+
+
+def test_peak_of_two_seeds_cannot_be_tested():
+    with pytest.raises(TooFewSeeds) as few:
+        find_peak(X, [PEAKED, PEAKED])
+    assert few.value.have == 2

@@ -1,0 +1,170 @@
+"""The lab folder: atomic, checked, shared, merged."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from saccade.spec import DamagedFile, Probe, Recipe, Run, SaccadeError, Settings
+from saccade.store import Lab, seal, unseal, write_atomic
+
+PROBE = Probe("accuracy", n=3)
+
+
+def a_run(seed=0):
+    return Run("lenet", "d", Recipe(images=1), seed, data_args=Settings(backgrounds=2))
+
+
+def finished(lab, seed=0):
+    run = a_run(seed)
+    lease = lab.claim(run, {"versions": {}})
+    lab.put_rows(run.key, PROBE, 1, [{"metric": "accuracy", "value": 0.5, "n": 3, "at": {}}], b"outcomes")
+    lab.finish(run.key, {"outcome": "finished", "reason": "", "seconds": 1.0, "step": 1}, b"weights")
+    lease.release()
+    return run.key
+
+
+@pytest.fixture
+def lab(tmp_path):
+    return Lab(tmp_path / "lab").open()
+
+
+def test_sealed_json_notices_any_change(tmp_path):
+    path = tmp_path / "a.json"
+    write_atomic(path, seal({"x": [1, 2.5, "ü"], "y": None}))
+    assert unseal(path) == {"x": [1, 2.5, "ü"], "y": None}
+    text = path.read_bytes()
+    for i in range(0, len(text), 7):
+        path.write_bytes(text[:i] + bytes([text[i] ^ 1]) + text[i + 1 :])
+        try:
+            assert unseal(path) == {"x": [1, 2.5, "ü"], "y": None}  # a changed blank is no change of content
+        except DamagedFile as error:
+            assert "a.json is damaged" in str(error)
+    for broken in (b"", b"{", b"[]", b"null", text[: len(text) // 2]):
+        path.write_bytes(broken)
+        with pytest.raises(DamagedFile):
+            unseal(path)
+
+
+def test_a_claimed_run_is_nobody_elses_until_released(lab):
+    lease = lab.claim(a_run(), {})
+    assert lease is not None and lab.holder(a_run().key)["pid"] == os.getpid()
+    assert lab.claim(a_run(), {}) is None
+    assert lab.claim(a_run(1), {}) is not None
+    lease.release()
+    assert lab.claim(a_run(), {}) is not None
+
+
+def test_a_dead_processs_lease_is_taken_over_at_once(lab):
+    code = ("import sys, os; from saccade.store import Lab; from saccade.spec import *;"
+            "lab = Lab(sys.argv[1]); lab.claim(Run('lenet', 'd', Recipe(images=1), 0, data_args=Settings(backgrounds=2)), {});"
+            "os._exit(9)")
+    subprocess.run([sys.executable, "-c", code, str(lab.root)], check=False)
+    assert (lab.folder(a_run().key) / "lease").exists()
+    assert lab.claim(a_run(), {}) is not None
+
+
+def test_a_lease_of_another_machine_counts_by_its_heartbeat(lab):
+    lab.claim(a_run(), {}).release()
+    path = lab.folder(a_run().key) / "lease"
+    path.write_text(json.dumps({"token": "x", "host": "elsewhere", "pid": 1, "born": 1.0}))
+    assert lab.claim(a_run(), {}) is None
+    old = time.time() - 1000
+    os.utime(path, (old, old))
+    assert lab.claim(a_run(), {}) is not None
+
+
+def test_a_taken_lease_is_noticed_by_its_former_holder(lab, monkeypatch):
+    monkeypatch.setattr("saccade.store.HEARTBEAT", 0.05)
+    lease = lab.claim(a_run(), {})
+    lease.path.write_text(json.dumps({"token": "somebody else"}))
+    assert lease.lost.wait(5)
+    lease.release()
+    assert lease.path.exists()  # not ours to remove
+
+
+def test_many_processes_claim_each_run_once(lab):
+    code = ("import sys; from saccade.store import Lab; from saccade.spec import *; lab = Lab(sys.argv[1]); import time\n"
+            "got = [s for s in range(30) if lab.claim(Run('lenet', 'd', Recipe(images=1), s, "
+            "data_args=Settings(backgrounds=2)), {})]\nprint(*got); sys.stdout.flush(); time.sleep(1.5)")
+    workers = [subprocess.Popen([sys.executable, "-c", code, str(lab.root)], stdout=subprocess.PIPE, text=True)
+               for _ in range(4)]
+    got = [w.communicate()[0].split() for w in workers]
+    assert sorted(int(s) for some in got for s in some) == list(range(30))
+
+
+@pytest.mark.parametrize("file", ["weights.safetensors", "done.json", "run.json", "rows", "each"])
+def test_one_flipped_byte_anywhere_is_named(lab, file):
+    key = finished(lab)
+    assert lab.damage(key) == []
+    path = lab.folder(key) / file
+    if path.is_dir():
+        (path,) = path.iterdir()
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(bytes(content))
+    assert [Path(p).name for p in lab.damage(key)] == [path.name]
+    if file in ("weights.safetensors", "done.json"):
+        with pytest.raises(DamagedFile):
+            lab.weights(key)
+
+
+def test_a_missing_weight_file_and_a_torn_state_are_damage(lab):
+    key = finished(lab)
+    (lab.folder(key) / "weights.safetensors").unlink()
+    assert lab.damage(key) == ["weights.safetensors"]
+    lab.save_state(key, b"state bytes")
+    assert lab.load_state(key) == b"state bytes"
+    path = lab.folder(key) / "state.sealed"
+    path.write_bytes(path.read_bytes()[:-1])
+    assert "state.sealed" in lab.damage(key)
+
+
+def test_set_aside_keeps_and_frees(lab):
+    key = finished(lab)
+    target = lab.set_aside(key, "damaged")
+    assert (target / "weights.safetensors").exists() and lab.keys() == []
+    assert lab.prune(dry_run=True) and target.exists()
+    assert list(lab.prune()) == [f"aside/{key}-damaged-1"] and not target.exists()
+
+
+def test_merge_copies_finished_runs_once_and_names_damaged_ones(tmp_path):
+    a, b = Lab(tmp_path / "a").open(), Lab(tmp_path / "b").open()
+    first, second, third = finished(a, 0), finished(b, 1), finished(b, 2)
+    (b.folder(third) / "weights.safetensors").write_bytes(b"other")
+    b.claim(a_run(3), {}).release()
+    told = a.merge(b, dry_run=True)
+    assert told["copied"] == [second] and a.keys() == [first]
+    told = a.merge(b)
+    assert told["copied"] == [second] and told["damaged"] == [third] and told["unfinished"] == [a_run(3).key]
+    assert a.keys() == sorted([first, second]) and a.damage(second) == []
+    assert a.merge(b)["already here"] == [second]
+
+
+def test_merge_brings_new_measurements_of_a_run_that_is_here(tmp_path):
+    a, b = Lab(tmp_path / "a").open(), Lab(tmp_path / "b").open()
+    key = finished(a)
+    assert finished(b) == key
+    other = Probe("accuracy", n=9)
+    b.put_rows(key, other, 1, [], None)
+    a.merge(b)
+    assert a.rows(key, other) is not None
+
+
+def test_an_unwritable_or_full_place_is_one_sentence(tmp_path, monkeypatch):
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    with pytest.raises(SaccadeError, match="cannot write"):
+        Lab(blocked / "lab").open()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(SaccadeError, match="no space left"):
+        Lab(tmp_path / "lab").open()
+    assert list((tmp_path / "lab").glob(".*tmp")) == []
