@@ -114,6 +114,13 @@ def test_peak_known_answer():
     assert peak.p < 1e-6
 
 
+def test_peak_height_is_not_picked_for_its_noise():
+    shape = np.array([0, 0, 0, 0, 6, -1, -1, -1])
+    heights = [find_peak(X, shape + e).height for e in np.random.default_rng(9).standard_normal((200, 8, 8))]
+    # Taken at each seed's own valleys, it would be 7 on average: the lowest of four is one sd below their mean.
+    assert np.mean([h.value for h in heights]) == pytest.approx(6, abs=0.1)
+
+
 def test_no_peak_without_noise():
     for shape in NULLS.values():
         assert find_peak(X, [shape, shape + 0.1, shape + 0.3]) is None

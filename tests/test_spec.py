@@ -2,7 +2,19 @@ import math
 
 import pytest
 
-from saccade.spec import Probe, Recipe, Run, SaccadeError, Scale, Settings, Task, canonical, digest, plain, suggest
+from saccade.spec import (
+    Probe,
+    Recipe,
+    Run,
+    SaccadeError,
+    Scale,
+    Settings,
+    Task,
+    canonical,
+    digest,
+    plain,
+    suggest,
+)
 
 
 def test_key_depends_on_content_and_not_on_order():
@@ -19,7 +31,8 @@ def test_run_survives_its_own_json():
     assert {run, again} == {run}
 
 
-@pytest.mark.parametrize("change", [{"seed": 1}, {"model": "mha_lenet"}, {"recipe": Recipe(images=101)}, {"version": 99}])
+@pytest.mark.parametrize("change", [{"seed": 1}, {"model": "mha_lenet"}, {"recipe": Recipe(images=101)},
+                                    {"version": 99}])
 def test_every_part_of_a_run_moves_its_key(change):
     base = {"model": "lenet", "data": "d", "recipe": Recipe(images=100), "seed": 0}
     assert Run(**base).key != Run(**{**base, **change}).key

@@ -40,10 +40,8 @@ def test_sealed_json_notices_any_change(tmp_path):
     text = path.read_bytes()
     for i in range(0, len(text), 7):
         path.write_bytes(text[:i] + bytes([text[i] ^ 1]) + text[i + 1 :])
-        try:
-            assert unseal(path) == {"x": [1, 2.5, "ü"], "y": None}  # a changed blank is no change of content
-        except DamagedFile as error:
-            assert "a.json is damaged" in str(error)
+        with pytest.raises(DamagedFile, match=r"a\.json is damaged"):
+            unseal(path)
     for broken in (b"", b"{", b"[]", b"null", text[: len(text) // 2]):
         path.write_bytes(broken)
         with pytest.raises(DamagedFile):
@@ -61,8 +59,8 @@ def test_a_claimed_run_is_nobody_elses_until_released(lab):
 
 def test_a_dead_processs_lease_is_taken_over_at_once(lab):
     code = ("import sys, os; from saccade.store import Lab; from saccade.spec import *;"
-            "lab = Lab(sys.argv[1]); lab.claim(Run('lenet', 'd', Recipe(images=1), 0, data_args=Settings(backgrounds=2)), {});"
-            "os._exit(9)")
+            "lab = Lab(sys.argv[1]);"
+            "lab.claim(Run('lenet', 'd', Recipe(images=1), 0, data_args=Settings(backgrounds=2)), {}); os._exit(9)")
     subprocess.run([sys.executable, "-c", code, str(lab.root)], check=False)
     assert (lab.folder(a_run().key) / "lease").exists()
     assert lab.claim(a_run(), {}) is not None
@@ -88,7 +86,7 @@ def test_a_taken_lease_is_noticed_by_its_former_holder(lab, monkeypatch):
 
 
 def test_many_processes_claim_each_run_once(lab):
-    code = ("import sys; from saccade.store import Lab; from saccade.spec import *; lab = Lab(sys.argv[1]); import time\n"
+    code = ("import sys, time; from saccade.store import Lab; from saccade.spec import *; lab = Lab(sys.argv[1])\n"
             "got = [s for s in range(30) if lab.claim(Run('lenet', 'd', Recipe(images=1), s, "
             "data_args=Settings(backgrounds=2)), {})]\nprint(*got); sys.stdout.flush(); time.sleep(1.5)")
     workers = [subprocess.Popen([sys.executable, "-c", code, str(lab.root)], stdout=subprocess.PIPE, text=True)

@@ -17,7 +17,7 @@ _HOMES = {
     "Choice": "study", "Study": "study", "claim": "study", "figure": "study", "judge": "study",
     "Table": "table", "Lab": "store",
 }
-__all__ = sorted(_HOMES)  # noqa: PLE0605 - the names are these, known only through the table above
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

@@ -57,7 +57,8 @@ def probe(subject: nn.Module, probes: Sequence[str | Probe], data: str, *, seed:
         named = Probe(p) if isinstance(p, str) else p
         for row in registry.find("probe", named.name)(asked, where, **named.settings):
             rows.append({**row.at, "metric": row.metric, "value": row.value, "n": row.n, "seed": seed,
-                         "probe": named.name, "model": type(subject).__name__, "data": data, "arm": "outside", "run": ""})
+                         "probe": named.name, "model": type(subject).__name__, "data": data, "arm": "outside",
+                         "run": ""})
     return Table(tuple(rows))
 
 

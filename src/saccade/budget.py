@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
+import torch
 from torch.nn import functional as F
 
-import torch
 from saccade import models, rng
 from saccade.data.images import Source
 from saccade.spec import Run

@@ -27,7 +27,7 @@ Jobs = Annotated[int | None, arg(metavar="N", help="worker processes; default on
 Plugin = Annotated[tuple[str, ...], arg(metavar="FILE ...", help="Python files that register models, data or probes")]
 Quiet = Annotated[bool, arg(help="no progress")]
 ScaleName = Annotated[str, arg(metavar="SCALE", help="smoke, demo, small, large or paper")]
-Study = Annotated[str, arg(metavar="STUDY", help="a study's name (saccade list studies) or a Python file that ends in STUDY")]
+Study = Annotated[str, arg(metavar="STUDY", help="a name (saccade list studies) or a Python file that ends in STUDY")]
 
 
 def say(line: str = "") -> None:
@@ -72,7 +72,7 @@ def list_(kind: Positional[Annotated[str, arg(metavar="KIND", help="models, data
     if kind != "all" and kind not in kinds:
         raise SaccadeError(suggest("kind", kind, [*kinds, "all"]))
     chosen = kinds if kind == "all" else {kind: kinds[kind]}
-    found = {folder: [c for c in registry.cards(k).values()] for folder, k in chosen.items()}
+    found = {folder: list(registry.cards(k).values()) for folder, k in chosen.items()}
     if json:
         out({folder: [{"name": c.name, "about": c.about, "version": c.version, "args": c.args} for c in cards]
              for folder, cards in found.items()})
@@ -124,6 +124,7 @@ def data(action: Positional[Literal["list", "fetch", "verify"]] = "list", names:
                                           "torchvision root, to read instead of the network")] = None,
          again: Annotated[bool, arg(help="fetch even when the cache has it")] = False, json: Json = False) -> None:
     """Data sets: list what is known and here, fetch with checksums, verify every byte of the cache."""
+    from saccade import live
     from saccade.data import source
 
     if action == "list":
@@ -137,7 +138,7 @@ def data(action: Positional[Literal["list", "fetch", "verify"]] = "list", names:
     if action == "fetch":
         fetched = {}
         for name in names or tuple(n for n in source.known() if not n.startswith("procedural")):
-            with progress_bar(name) as progress:
+            with live.progress_bar(name) as progress:
                 fetched[name] = source.fetch(name, folder_from=from_, again=again, report=say, progress=progress)
         if json:
             out(fetched)
@@ -147,40 +148,18 @@ def data(action: Positional[Literal["list", "fetch", "verify"]] = "list", names:
         out([plain(f) for f in findings])
     else:
         for f in findings:
-            print(f"{f.name:<14} {f.file:<14} {f.state}" + (f": {f.remedy}" if f.remedy else ""))
+            print(f"{f.state:<8} {f.file}" + (f": {f.remedy}" if f.remedy else ""))
     if any(f.state == "damaged" for f in findings):
         raise SystemExit(1)
-
-
-class progress_bar:
-    """A bar on a terminal, nothing elsewhere (the sources report themselves as lines)."""
-
-    def __init__(self, name: str) -> None:
-        self.name, self.live = name, sys.stderr.isatty()
-
-    def __enter__(self) -> Any:
-        if not self.live:
-            return lambda done, total: None
-        from rich.console import Console
-        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
-        self.bar = Progress(TextColumn(self.name), BarColumn(), DownloadColumn(), TransferSpeedColumn(),
-                            console=Console(stderr=True), transient=True)
-        self.bar.start()
-        task = self.bar.add_task(self.name, total=None)
-        return lambda done, total: self.bar.update(task, completed=done, total=total)
-
-    def __exit__(self, *_: object) -> None:
-        if self.live:
-            self.bar.stop()
 
 
 @app.command
 def train(model: Positional[str], data: Annotated[str, arg(metavar="NAME")] = "digits_on_backgrounds",
           seeds: Annotated[str, arg(metavar="A:B", help="one seed, or a range without its end")] = "0:5",
           images: Annotated[int, arg(metavar="N", help="training presentations")] = 8000,
-          recipe: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE ...", help="optimizer, lr, batch, schedule ...")] = (),
-          set: Set = (), data_set: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE ...", help="arguments of the data")] = (),
+          recipe: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE ...", help="optimizer, lr, batch ...")] = (),
+          set: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE ...", help="arguments of the model")] = (),
+          data_set: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE ...", help="arguments of the data")] = (),
           probes: Annotated[tuple[str, ...], arg(metavar="NAME ...")] = ("accuracy",),
           lab: LabDir = "lab", device: Device = "auto", jobs: Jobs = None, plugin: Plugin = (), quiet: Quiet = False,
           json: Json = False) -> None:
@@ -236,7 +215,7 @@ def run(study: Positional[Study], scale: ScaleName = "small",
     opened = session.open_session(study, scale, lab, settings(set), only)
     places = launch.devices(device, jobs)
     tell = live.printer(quiet or json)
-    with progress_bar("data") as progress:
+    with live.progress_bar("data") as progress:
         session.fetch(opened.tasks, live.printer(quiet), progress)
     todo = session.prepare(opened, retry, redo_damaged, tell)
     cost = plan.price(todo, opened.lab, places[0], plugin)
@@ -250,7 +229,11 @@ def run(study: Positional[Study], scale: ScaleName = "small",
         done = opened.lab.done(task.run.key) or {}
         tell(f"  {live.describe(task)} failed earlier ({done.get('reason', '')}); --retry tries it again")
     if dry_run:
-        _print_plan(planned, todo, cost, json)
+        arms = cost.by_arm(todo.todo)
+        if json:
+            out({**planned, "arms": arms})
+        else:
+            live.print_plan(arms)
         return
     if todo.todo:
         session.perform(opened, todo, cost, places=places, plugins=plugin, retry=retry, quiet=quiet or json)
@@ -258,57 +241,15 @@ def run(study: Positional[Study], scale: ScaleName = "small",
     verdicts = opened.verdicts()
     refused = [t for t in opened.tasks if opened.lab.done(t.run.key) is None]
     if json:
-        out({**planned, "trained": len(todo.train), "verdicts": [plain_verdict(v) for v in verdicts],
+        out({**planned, "trained": len(todo.train), "verdicts": list(verdicts),
              "report": {k: str(p) for k, p in paths.items()}})
     else:
-        _print_verdicts(verdicts)
+        live.print_grid(report.terminal(verdicts))
         print(f"\n{report.summary(verdicts)}\nreport: {paths['html'].resolve()}")
     if refused:
         raise SystemExit(1)
     if strict and any(v.says == "contradicted" for v in verdicts):
         raise SystemExit(3)
-
-
-def plain_verdict(verdict: Any) -> Any:
-    from saccade.figures import jsonable
-
-    return jsonable(verdict)
-
-
-def _print_plan(planned: dict[str, Any], todo: Any, cost: Any, json: bool) -> None:
-    from saccade import live
-
-    arms: dict[str, list[float]] = {}
-    for task in todo.todo:
-        arms.setdefault(task.arm or task.run.model, []).append(cost.seconds[task.run.key])
-    if json:
-        out({**planned, "arms": {a: {"runs": len(s), "core seconds": round(sum(s), 1)} for a, s in arms.items()}})
-        return
-    for arm, seconds in arms.items():
-        print(f"  {arm:<24} {len(seconds):>4} runs   {live.duration(sum(seconds) / len(seconds)):>7} each   "
-              f"{live.duration(sum(seconds)):>7} of one core")
-    if not todo.todo:
-        print("  nothing to do")
-
-
-def _print_verdicts(verdicts: Sequence[Any]) -> None:
-    from rich.console import Console
-    from rich.table import Table as Grid
-
-    from saccade import report
-
-    rows = report.terminal(verdicts)
-    if not sys.stdout.isatty():
-        widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]))]
-        for row in rows:
-            print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-        return
-    grid = Grid(box=None, pad_edge=False, header_style="bold")
-    for heading in rows[0]:
-        grid.add_column(heading)
-    for row in rows[1:]:
-        grid.add_row(*row)
-    Console().print(grid)
 
 
 @app.command
@@ -414,13 +355,14 @@ def lab(action: Positional[Literal["merge", "verify", "prune"]], other: Position
             raise SaccadeError(f'saccade lab merge takes the folder of another lab, not "{other}".')
         told: dict[str, Any] = dict(here.open().merge(Lab(other), dry_run))
     elif action == "verify":
-        told = {key: bad for key in here.keys() if (bad := here.damage(key))}
+        told = {key: bad for key in here.keys() if (bad := here.damage(key))}  # noqa: SIM118
     else:
         told = dict(here.prune(dry_run))
     if json:
         out(told)
     elif not told:
-        print({"verify": f"{len(here.keys())} runs, every file matches its checksum", "prune": "nothing to remove"}[action])
+        nothing = {"verify": f"{len(here.keys())} runs, every file matches its checksum", "prune": "nothing to remove"}
+        print(nothing[action])
     else:
         for name, value in told.items():
             print(f"{name}: {', '.join(map(str, value)) if isinstance(value, list) else value}"
@@ -439,7 +381,8 @@ def doctor(lab: LabDir = "lab", json: Json = False) -> None:
         out([plain(line) for line in lines])
     else:
         for line in lines:
-            print(f"{'ok  ' if line.ok else 'NOTE'} {line.what:<14} {line.says}" + (f"  -> {line.remedy}" if line.remedy else ""))
+            remedy = f"  -> {line.remedy}" if line.remedy else ""
+            print(f"{'ok  ' if line.ok else 'NOTE'} {line.what:<18} {line.says}{remedy}")
 
 
 def main(words: Sequence[str] | None = None) -> None:

@@ -61,10 +61,10 @@ def _lab_line(lab: Path) -> Line:
 
 
 def _determinism(torch: object) -> Line:
+    import torch as t
+
     from saccade import models
     from saccade.layers import short_heads
-
-    import torch as t
 
     began = time.perf_counter()
     q, k, v = (t.randn(2, 2, 3, 784, generator=t.Generator().manual_seed(i)) for i in range(3))

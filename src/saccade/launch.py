@@ -123,10 +123,10 @@ def local(tasks: Sequence[Task], lab: Lab, *, places: Sequence[str], plugins: Se
                 if worker.waiting and pending:
                     worker.task, worker.waiting = pending.popleft(), False
                     worker.send({"do": "perform", "task": plain(worker.task)})
-            for key, (task, again) in list(elsewhere.items()):
+            for key, (late, again) in list(elsewhere.items()):
                 if time.monotonic() > again:
                     del elsewhere[key]
-                    pending.append(task)
+                    pending.append(late)
             with contextlib.suppress(queue.Empty):
                 worker, event = inbox.get(timeout=POLL / 2)
                 if event is None:
@@ -166,7 +166,8 @@ def costs(tasks: Sequence[Task], lab: Lab, device: str, plugins: Sequence[str] =
     return out
 
 
-def _bury(lab: Lab, worker: Worker, pending: collections.deque[Task], deaths: collections.Counter[str]) -> Iterator[Event]:
+def _bury(lab: Lab, worker: Worker, pending: collections.deque[Task],
+          deaths: collections.Counter[str]) -> Iterator[Event]:
     """A worker died. Its task is tried again; a task that kills workers is marked failed."""
     _hang_up(worker)
     code, task = worker.process.wait(), worker.task

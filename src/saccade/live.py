@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
 from saccade.spec import Task
@@ -34,7 +35,8 @@ def describe(task: Task) -> str:
 class Board:
     """Counts by arm and what is running, from the launcher's events."""
 
-    def __init__(self, tasks: Sequence[Task], finished: Iterable[Task], seconds: Mapping[str, float], jobs: int) -> None:
+    def __init__(self, tasks: Sequence[Task], finished: Iterable[Task], seconds: Mapping[str, float],
+                 jobs: int) -> None:
         self.arms: dict[str, list[int]] = {}
         for task in tasks:
             self.arms.setdefault(task.arm or task.run.model, [0, 0])[1] += 1
@@ -42,9 +44,6 @@ class Board:
             self.arms[task.arm or task.run.model][0] += 1
         self.seconds, self.jobs, self.left = dict(seconds), jobs, sum(seconds.values())
         self.running: dict[str, tuple[Task, str, float]] = {}
-        self.notes: list[str] = []
-        self.began = time.monotonic()
-        self.spent = 0.0
 
     def hear(self, event: Mapping[str, Any]) -> str:
         """Take one event in; returns a line worth printing, or nothing."""
@@ -62,8 +61,7 @@ class Board:
             self.arms[task.arm or task.run.model][0] += kind in ("finished", "diverged")
             self.left -= self.seconds.pop(key, 0.0)
             if kind != "finished":
-                self.notes.append(f"{describe(task)} {kind}: {event.get('reason', '')}")
-                return self.notes[-1]
+                return f"{describe(task)} {kind}: {event.get('reason', '')}"
             return f"{describe(task)} done"
         elif kind == "worker died":
             return f"{describe(task)}: its worker died (exit code {event['code']}); tried again"
@@ -118,3 +116,44 @@ def follow(events: Iterable[Mapping[str, Any]], board: Board, quiet: bool = Fals
             task, what, _ = next(iter(board.running.values()))
             print(f"[{done}/{total}] {describe(task)}: {what}; {board.eta()} left", file=out, flush=True)
             last = time.monotonic()
+
+
+def print_plan(arms: Mapping[str, Mapping[str, float]]) -> None:
+    for arm, told in arms.items():
+        print(f"  {arm:<24} {told['runs']:>4} runs   {duration(told['core seconds'] / told['runs']):>7} each   "
+              f"{duration(told['core seconds']):>7} of one core")
+    if not arms:
+        print("  nothing to do")
+
+
+def print_grid(rows: Sequence[Sequence[str]]) -> None:
+    """A table with headings in its first row: rich on a terminal, aligned text elsewhere."""
+    if not sys.stdout.isatty():
+        widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]))]
+        for row in rows:
+            print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        return
+    from rich.console import Console
+    from rich.table import Table as Grid
+
+    grid = Grid(box=None, pad_edge=False, header_style="bold")
+    for heading in rows[0]:
+        grid.add_column(heading)
+    for row in rows[1:]:
+        grid.add_row(*row)
+    Console().print(grid)
+
+
+@contextlib.contextmanager
+def progress_bar(name: str) -> Iterator[Callable[[int, int | None], None]]:
+    """A bar on a terminal, nothing elsewhere (the sources report themselves as lines)."""
+    if not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    columns = (TextColumn(name), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(name, total=None, visible=False)
+        yield lambda done, total: bar.update(task, completed=done, total=total, visible=True)

@@ -55,7 +55,8 @@ def examine(lab: Lab, tasks: Sequence[Task], retry: bool = False) -> Plan:
             parts["complete"].append(task)
         else:
             parts["measure"].append(task)
-    return Plan(tuple(tasks), *(tuple(parts[k]) for k in ("train", "measure", "complete", "failed")), stale, damaged)
+    return Plan(tuple(tasks), tuple(parts["train"]), tuple(parts["measure"]), tuple(parts["complete"]),
+                tuple(parts["failed"]), stale, damaged)
 
 
 def _stale(lab: Lab, run: Run) -> str:
@@ -110,6 +111,14 @@ class Cost:
     """Seconds of one core that each task still needs, by key."""
 
     seconds: Mapping[str, float]
+
+    def by_arm(self, tasks: Sequence[Task]) -> dict[str, dict[str, float]]:
+        told: dict[str, dict[str, float]] = {}
+        for task in tasks:
+            arm = told.setdefault(task.arm or task.run.model, {"runs": 0, "core seconds": 0.0})
+            arm["runs"] += 1
+            arm["core seconds"] += self.seconds[task.run.key]
+        return told
 
     def wall(self, jobs: int) -> float:
         return max(sum(self.seconds.values()) / max(1, jobs), max(self.seconds.values(), default=0.0))

@@ -128,7 +128,7 @@ def _load_file(file: Path) -> Any:
     return module
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _built_in(kind: str) -> dict[str, Card]:
     folder = Path(__file__).parent / FOLDERS[kind]
     found: dict[str, Card] = {}

@@ -35,12 +35,14 @@ class Session:
     def folder(self) -> Path:
         """Where its report goes; other choices than the default ones get a folder of their own."""
         default = self.chosen == self.study.choose({})
-        return self.lab.study_folder(self.study.name) / (self.scale if default else f"{self.scale}-{digest(self.chosen, 6)}")
+        name = self.scale if default else f"{self.scale}-{digest(self.chosen, 6)}"
+        return self.lab.study_folder(self.study.name) / name
 
     def command(self) -> str:
         default = self.study.choose({})
         changed = [f"{k}={v}" for k, v in self.chosen.items() if default[k] != v]
-        return f"saccade run {self.study.name} --scale {self.scale}" + (" --set " + " ".join(changed) if changed else "")
+        words = ["saccade run", self.study.name, "--scale", self.scale, *(["--set", *changed] if changed else [])]
+        return " ".join(words)
 
     def table(self) -> Table:
         return plan.table_of(self.lab, self.tasks)
@@ -68,7 +70,7 @@ def open_session(name: str, scale: str = "small", lab: str | Path = "lab", choic
     return Session(study, scale, chosen, Lab(lab), tasks)
 
 
-def fetch(tasks: Sequence[Task], say: Say, progress: source.Progress | None = None) -> None:
+def fetch(tasks: Sequence[Task], say: Say, progress: source.Progress = lambda done, total: None) -> None:
     """Fetch what these runs read and the cache lacks, saying which source is tried."""
     for name in plan.sets_of(tasks):
         state = source.status(name).state
@@ -76,7 +78,7 @@ def fetch(tasks: Sequence[Task], say: Say, progress: source.Progress | None = No
             raise DamagedFile(f"the cached {name} is damaged; mend it with `saccade data fetch {name} --again`.")
         if state == "not fetched":
             say(f"{name} is not here yet; fetching it")
-            source.fetch(name, report=lambda line: say(f"  {line}"), **({"progress": progress} if progress else {}))
+            source.fetch(name, report=lambda line: say(f"  {line}"), progress=progress)
 
 
 def prepare(session: Session, retry: bool = False, redo: bool = False, say: Say = lambda _: None) -> plan.Plan:

@@ -22,6 +22,7 @@ import json
 import os
 import shutil
 import socket
+import sys
 import threading
 import time
 import uuid
@@ -37,10 +38,15 @@ DEAD_AFTER = 45.0  # a lease of another machine without a sign of life for this 
 
 
 def cache_folder() -> Path:
-    """Where data sets and built kernels are kept between labs."""
-    if chosen := os.environ.get("SACCADE_CACHE"):
-        return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "saccade"
+    """Where fetched sets and built kernels live: $SACCADE_DATA, or `saccade` in the platform's cache folder."""
+    if chosen := os.environ.get("SACCADE_DATA"):
+        return Path(chosen).expanduser()
+    xdg = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if xdg.is_absolute():  # the XDG standard says to ignore relative ones
+        return xdg / "saccade"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "saccade"
+    return Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "saccade"
 
 
 def write_atomic(path: Path, content: bytes) -> None:
@@ -286,7 +292,7 @@ class Lab:
     def merge(self, other: Lab, dry_run: bool = False) -> dict[str, list[str]]:
         """Copy the finished runs of another lab that this one lacks; damaged ones are named, not copied."""
         told: dict[str, list[str]] = {"copied": [], "already here": [], "damaged": [], "unfinished": []}
-        for key in other.keys():
+        for key in other.keys():  # noqa: SIM118 - a Lab is no mapping
             if other.damage(key):
                 told["damaged"].append(key)
             elif other.done(key) is None:

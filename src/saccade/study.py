@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from saccade import stats
@@ -69,7 +69,7 @@ class Study:
     claims: tuple[Claim, ...]
     choices: tuple[Choice, ...] = ()
     differs: tuple[Difference, ...] = ()
-    costs: Settings = Settings()  # scale -> one line on size and time
+    costs: Settings = field(default_factory=Settings)  # scale -> one line on size and time
 
     def choose(self, given: Mapping[str, Any]) -> Settings:
         """Every choice with its value; an unknown name or value is refused in one sentence."""
@@ -104,9 +104,9 @@ def figure(title: str, *, paper: str = "") -> Callable[[Callable[[Table], Figure
 def judge(study: Study, table: Table, scale: str) -> tuple[Verdict, ...]:
     """A verdict for every planned claim, Holm-corrected over those that could be tested."""
     found = [_evidence(c, table, scale) for c in study.claims]
-    tested = [i for i, e in enumerate(found) if isinstance(e, Evidence) and _enough(e)]
     # Two-sided: a claim may come out either way, and both are decisions.
-    adjusted = dict(zip(tested, stats.holm([_two_sided(found[i]) for i in tested]), strict=True))
+    tested = {i: _two_sided(e) for i, e in enumerate(found) if isinstance(e, Evidence) and _enough(e)}
+    adjusted = dict(zip(tested, stats.holm(list(tested.values())), strict=True))
     return tuple(_verdict(study, c, e, adjusted.get(i)) for i, (c, e) in
                  enumerate(zip(study.claims, found, strict=True)))
 
@@ -124,7 +124,7 @@ def _enough(evidence: Evidence) -> bool:
     return evidence.estimate.method == "exact" or evidence.estimate.n >= MIN_PAIRS
 
 
-def _two_sided(evidence: Any) -> float:
+def _two_sided(evidence: Evidence) -> float:
     return min(1.0, 2 * min(evidence.p, evidence.p_against))
 
 

@@ -98,9 +98,9 @@ def slope_per_seed(curve: Mapping[Any, Series], x: Callable[[Any], float] = floa
 def record(task: Task, row: Mapping[str, Any]) -> Record:
     """A stored row joined with what is known of its run. A condition wins over an argument of one name."""
     run = task.run
-    args = {k: v for k, v in {**plain(run.model_args), **plain(run.data_args)}.items()}
-    return {**args, **row.get("at", {}), "metric": row["metric"], "value": row["value"], "n": row["n"],
-            "arm": task.arm or run.model, "model": run.model, "data": run.data, "seed": run.seed, "run": run.key}
+    return {**plain(run.model_args), **plain(run.data_args), **row.get("at", {}), "metric": row["metric"],
+            "value": row["value"], "n": row["n"], "arm": task.arm or run.model, "model": run.model,
+            "data": run.data, "seed": run.seed, "run": run.key}
 
 
 def gap(task: Task, why: str) -> Record:

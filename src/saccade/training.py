@@ -73,8 +73,9 @@ def train(run: Run, device: str = "cpu", resume: bytes | None = None) -> Iterato
     batch = min(recipe.batch, len(images))
     per_epoch = len(images) // batch
     window = max(1, recipe.steps // WINDOWS)
-    watch_at = {round(recipe.steps * i / recipe.watch) for i in range(1, recipe.watch + 1)} if recipe.watch else set()
-    first, curve, right, order_of, order = 0, [], torch.zeros((), dtype=torch.long, device=device), -1, images.y
+    watch_at = {round(recipe.steps * i / recipe.watch) for i in range(1, recipe.watch + 1)}
+    curve: Curve = []
+    first, right, order_of, order = 0, torch.zeros((), dtype=torch.long, device=device), -1, images.y
     if resume is not None:
         first, curve, right, spent = _restore(resume, model, optimizer, device)
         began -= spent
@@ -120,10 +121,11 @@ def train(run: Run, device: str = "cpu", resume: bytes | None = None) -> Iterato
                 _state, {"step": done, "curve": curve, "right": int(right), "seconds": spent}, model, optimizer))
     finally:
         torch.set_rng_state(global_state)
-    if not all(bool(torch.isfinite(p).all()) for p in model.parameters()):
-        yield Done("diverged", "a weight was not finite after the last step", recipe.steps, time.perf_counter() - began, curve, model)
-        return
-    yield Done("finished", f"all {recipe.steps} steps", recipe.steps, time.perf_counter() - began, curve, model)
+    spent = time.perf_counter() - began
+    if all(bool(torch.isfinite(p).all()) for p in model.parameters()):
+        yield Done("finished", f"all {recipe.steps} steps", recipe.steps, spent, curve, model)
+    else:
+        yield Done("diverged", "a weight was not finite after the last step", recipe.steps, spent, curve, model)
 
 
 def make_optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:

@@ -20,7 +20,7 @@ import safetensors.torch
 import torch
 
 from saccade import budget, kernels, models, registry
-from saccade.data import source
+from saccade.data.arrays import SETS
 from saccade.data.images import Source
 from saccade.plan import TRAINING, sets_of
 from saccade.spec import Probe, Run, SaccadeError, Settings, Task, plain
@@ -119,7 +119,7 @@ def _measure(lab: Lab, task: Task, device: str, stopping: Callable[[], bool]) ->
         rows = list(registry.find("probe", probe.name)(subject, data, **probe.settings))
         each = {f"row{i}": np.asarray(r.each) for i, r in enumerate(rows) if r.each is not None}
         packed = io.BytesIO()
-        np.savez_compressed(packed, **each)
+        np.savez_compressed(packed, allow_pickle=False, **each)
         stored = [{"metric": r.metric, "value": float(r.value), "n": r.n, "at": plain(r.at)} for r in rows]
         lab.put_rows(task.run.key, probe, version, stored, packed.getvalue() if each else None)
 
@@ -136,12 +136,12 @@ def load(lab: Lab, run: Run, device: str = "cpu") -> Subject:
 def environment(run: Run, device: str) -> dict[str, Any]:
     """What a reader of run.json needs to judge a difference between two machines."""
     return {
-        "versions": {"model": registry.card("model", run.model).version, "data": registry.card("data", run.data).version},
+        "versions": {kind: registry.card(kind, getattr(run, kind)).version for kind in ("model", "data")},
         "python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__,
         "machine": platform.machine(), "system": platform.system(), "device": device,
         "threads": torch.get_num_threads(), "kernels": kernels.why_not() or "native",
-        "data": {name: {k: a.sha256[:16] for k, a in source.SETS[name].arrays.items()}
-                 for name in sets_of([Task(run)]) if name in source.SETS},
+        "data": {name: {k: a.sha256[:16] for k, a in SETS[name].arrays.items()}
+                 for name in sets_of([Task(run)]) if name in SETS},
     }
 
 

@@ -28,7 +28,8 @@ def test_backgrounds_are_disjoint_between_classes_and_from_ood(x):
     for d in range(10):
         assert set(known.which[known.y == d].tolist()) <= sets[d]
     # Another split altogether: no OOD picture is a training picture.
-    training = {bytes(p) for p in tensors("procedural_textures", "train")[0][torch.tensor(sorted(set.union(*sets)))].numpy()}
+    pictures = tensors("procedural_textures", "train")[0]
+    training = {bytes(p) for p in pictures[torch.tensor(sorted(set.union(*sets)))].numpy()}
     shown = {bytes(p) for p in ood.scenes[ood.which[:300]].numpy()}
     assert not training & shown
 
@@ -121,7 +122,8 @@ def test_every_blend_and_placement_stays_in_range():
 
 
 @pytest.mark.parametrize(("args", "says"), [
-    ({"backgrounds": 0}, "between 1 and"), ({"backgrounds": 99999}, "between 1 and"), ({"blend": "opacty"}, "did you mean opacity"),
+    ({"backgrounds": 0}, "between 1 and"), ({"backgrounds": 99999}, "between 1 and"),
+    ({"blend": "opacty"}, "did you mean opacity"),
     ({"split": "oood"}, "did you mean ood"), ({"digits": "mnst"}, "did you mean mnist"),
 ])
 def test_bad_arguments(args, says):

@@ -110,7 +110,7 @@ def _parse_idx(name: str, raw: bytes) -> Bytes:
     if name.endswith(".gz"):
         try:
             with gzip.open(io.BytesIO(raw)) as file:
-                raw = _limited(file, name)
+                raw = _limited(cast("IO[bytes]", file), name)
         except (EOFError, zlib.error, OSError) as error:
             raise Unusable(f"{name} is not a whole gzip file: {error}") from error
     # Two zero bytes, 8 for unsigned bytes, the number of axes, then each axis as a big-endian 32-bit number.

@@ -104,9 +104,11 @@ class Pasted(Images):
         return dataclasses.replace(self, maps=maps.to(self.y.device))
 
     def pick(self, index: Tensor) -> Self:
-        some = {name: None if getattr(self, name) is None else getattr(self, name)[index]
-                for name in ("y", "ink", "which", "maps", "redraw")}
-        return dataclasses.replace(self, **some)
+        def of(t: Tensor | None) -> Tensor | None:
+            return None if t is None else t[index]
+
+        return dataclasses.replace(self, y=self.y[index], ink=self.ink[index], which=self.which[index],
+                                   maps=of(self.maps), redraw=of(self.redraw))
 
     def _jittered(self, n: int, generator: torch.Generator) -> Tensor:
         degrees, shift, share = self.jitter

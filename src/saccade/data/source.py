@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import shutil
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from urllib.parse import urlsplit
 from saccade.data import arrays
 from saccade.data.arrays import SETS, DataSet
 from saccade.spec import DamagedFile, SaccadeError, suggest
+from saccade.store import cache_folder
 
 if TYPE_CHECKING:
     import numpy as np
@@ -68,18 +68,6 @@ class Status:
 
 def known() -> tuple[str, ...]:
     return (*SETS, *DRAWN)
-
-
-def cache_folder() -> Path:
-    """Where fetched sets live: $SACCADE_DATA, or `saccade` in the platform's cache folder."""
-    if chosen := os.environ.get("SACCADE_DATA"):
-        return Path(chosen).expanduser()
-    xdg = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    if xdg.is_absolute():  # the XDG standard says to ignore relative ones
-        return xdg / "saccade"
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "saccade"
-    return Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "saccade"
 
 
 def _find(name: str) -> DataSet:
@@ -227,9 +215,14 @@ def _decode(data: DataSet, root: Path) -> dict[str, NDArray[np.uint8]]:
 
     problems = []
     for where, opened in formats.places(root, data.layout, data.subfolders, data.archives):
+        try:
+            read = opened()
+        except formats.Unusable as reason:
+            problems.append(str(reason))
+            continue
         for decoder in formats.DECODERS[data.layout]:
             try:
-                found = decoder(opened())
+                found = decoder(read)
                 wrong = "" if found is None else arrays.mismatch(found, data.arrays)
             except formats.Unusable as reason:
                 problems.append(f"{where}: {reason}")

@@ -19,7 +19,7 @@ FLAGS = ("-O3", "-march=native", "-shared", "-fPIC", "-fno-math-errno", "-fno-tr
          "-fno-signed-zeros", "-fassociative-math", "-ffp-contract=fast")
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def short_heads(width: int) -> ctypes.CDLL | None:
     """The attention kernel for heads of `width` channels, or None where it cannot be built."""
     return _load("short_heads.c", (f"-DW={width}",))

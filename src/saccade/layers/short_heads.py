@@ -34,7 +34,7 @@ def dense(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """softmax(q k / sqrt(width)) v by the fastest exact path for this device and shape."""
     if q.device.type != "cpu":
-        out = F.scaled_dot_product_attention(*(t.transpose(2, 3) for t in (q, k, v)))
+        out = F.scaled_dot_product_attention(q.transpose(2, 3), k.transpose(2, 3), v.transpose(2, 3))
         return out.transpose(2, 3)
     width, tokens = q.shape[2:]
     if tokens < FEWEST:

@@ -1,4 +1,4 @@
-"""A vision transformer with one size dial, after Catteau's TP IV report (EPFL): 4x4 patches, class token, pre-norm.  Dial: dim."""
+"""A vision transformer with one size dial, after Catteau's TP IV report (EPFL): 4x4 patches, class token, pre-norm."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ class Block(nn.Module):
         return tuple(rearrange(self.qkv(self.norm1(x)), "n t (s h w) -> s n h t w", s=3, h=self.heads))
 
     def forward(self, x: Tensor) -> Tensor:
-        mixed = F.scaled_dot_product_attention(*self.split(x))
+        q, k, v = self.split(x)
+        mixed = F.scaled_dot_product_attention(q, k, v)
         x = x + self.out(rearrange(mixed, "n h t w -> n t (h w)"))
         return x + self.mlp(self.norm2(x))
 
@@ -49,7 +50,8 @@ class BasicViT(nn.Module):
         self.embed = nn.Linear(PATCH * PATCH * channels, dim)
         self.cls = nn.Parameter(torch.randn(1, 1, dim))
         self.positions = nn.Parameter(torch.randn(1, TOKENS + 1, dim))
-        self.blocks = nn.ModuleList(Block(dim, heads) for _ in range(depth))
+        self.early = nn.ModuleList(Block(dim, heads) for _ in range(depth - 1))
+        self.last = Block(dim, heads)
         self.norm, self.head = nn.LayerNorm(dim), nn.Linear(dim, classes)
 
     def tokens(self, x: Tensor) -> Tensor:
@@ -60,15 +62,15 @@ class BasicViT(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.tokens(x)
-        for block in self.blocks[:-1]:
+        for block in self.early:
             x = block(x)
-        last: Block = self.blocks[-1]
-        return self.head(self.norm(last.class_token(x)))
+        return self.head(self.norm(self.last.class_token(x)))
 
     def attention(self, x: Tensor) -> list[Tensor]:
         """Probabilities of every block as (n, heads, queries, keys), by the dense path."""
         x, maps = self.tokens(x), []
-        for block in self.blocks:
+        for block in (*self.early, self.last):
+            assert isinstance(block, Block)
             maps.append(block.probabilities(x))
             x = block(x)
         return maps

@@ -39,9 +39,7 @@ class PatchAttention(nn.Module):
         else:  # the library layer on the patches themselves, then a linear map 75 -> 6
             self.q, self.k, self.v = (_patches(channels, width) for _ in range(3))
             self.after = nn.Conv2d(width, out, 1)
-        self.out = nn.Conv2d(width, width, 1)
-        if reading != "A":
-            nn.init.zeros_(self.out.bias)  # as the library layer starts
+        self.out = nn.Conv2d(width, width, 1) if reading == "A" else _no_bias_yet(nn.Conv2d(width, width, 1))
 
     def maps(self, x: Tensor) -> list[Tensor]:
         """q, k, v as (n, out, h', w')."""
@@ -78,14 +76,19 @@ def _patches(channels: int, out: int) -> nn.Conv2d:
     """An input projection of the library layer, read as a convolution; starts as that layer does."""
     layer = nn.Conv2d(channels, out, 5)
     nn.init.xavier_uniform_(layer.weight.view(out, -1))
-    nn.init.zeros_(layer.bias)
-    return layer
+    return _no_bias_yet(layer)
 
 
 def _square(out: int) -> nn.Conv2d:
     layer = nn.Conv2d(out, out, 1)
     # The library layer draws its stacked (3 out, out) weight at once, so the bound counts 3 out outputs.
     nn.init.uniform_(layer.weight, -(6 / (4 * out)) ** 0.5, (6 / (4 * out)) ** 0.5)
+    return _no_bias_yet(layer)
+
+
+def _no_bias_yet(layer: nn.Conv2d) -> nn.Conv2d:
+    """The library layer starts with zero biases."""
+    assert layer.bias is not None
     nn.init.zeros_(layer.bias)
     return layer
 

@@ -25,8 +25,8 @@ XS = (1, 2, 4, 8, 16, 32, 64)
 LOW, HIGH = 8, 64  # the two values of x whose curves the thesis shows
 OVERVIEW = {"translation": 4, "rotation": 20, "scale": 0.75}
 NEUTRAL = {"translation": 0, "rotation": 0, "scale": 1}
-GRIDS = {"translation": (0, 1, 2, 3, 4, 5), "rotation": (0, 10, 20, 30, 40, 50),
-         "scale": (1, 0.9, 0.8, 0.75, 0.7, 0.6, 0.5)}
+GRIDS: Mapping[str, tuple[float, ...]] = {
+    "translation": (0, 1, 2, 3, 4, 5), "rotation": (0, 10, 20, 30, 40, 50), "scale": (1, 0.9, 0.8, 0.75, 0.7, 0.6, 0.5)}
 
 CHOICES = (
     Choice("reading", "A", ("A", "B", "C", "D", "E"), "which attention layer the thesis may have built"),
@@ -49,8 +49,8 @@ def tasks(scale: Scale, chosen: Settings) -> Sequence[Task]:
                     momentum=0.9 if chosen["optimizer"] == "sgd" else 0.0, watch=scale(smoke=2, demo=8, small=8,
                                                                                        large=16, paper=20))
     cnn: dict[str, Any] = {"model": "lenet", "model_args": {}}
-    mha = {"model": "mha_lenet", "model_args": {"reading": chosen["reading"], "heads": chosen["heads"]}}
-    vit = {"model": "basic_vit", "model_args": {"dim": 64, "heads": 4, "depth": 2}}
+    mha: dict[str, Any] = {"model": "mha_lenet", "model_args": {"reading": chosen["reading"], "heads": chosen["heads"]}}
+    vit: dict[str, Any] = {"model": "basic_vit", "model_args": {"dim": 64, "heads": 4, "depth": 2}}
     pooled = [{**m, "model_args": {**m["model_args"], "head": "mean"}} for m in (cnn, mha)]
     few = scale(smoke=(LOW, HIGH), demo=(1, LOW, HIGH), small=(1, LOW, HIGH), large=XS, paper=XS)
     both = (LOW, HIGH)
@@ -77,7 +77,7 @@ def tasks(scale: Scale, chosen: Settings) -> Sequence[Task]:
 def _probes(scale: Scale, x: int) -> tuple[Probe, ...]:
     """The whole severity curves at the two x of the thesis' figures 10 to 12; its overview values elsewhere."""
     n = scale(smoke=50, demo=500, small=500, large=1_000, paper=10_000)
-    grids = GRIDS if x in (LOW, HIGH) else {name: (value,) for name, value in OVERVIEW.items()}
+    grids: Mapping[str, tuple[float, ...]] = GRIDS if x in (LOW, HIGH) else {k: (v,) for k, v in OVERVIEW.items()}
     if scale.name == "smoke":
         grids = {name: (NEUTRAL[name], OVERVIEW[name]) for name in GRIDS}
     return (Probe("accuracy", splits=("train", "id", "ood"), n=2 * n), Probe("digit_transforms", n=n, **grids))
@@ -176,8 +176,8 @@ def crosses(table: Table) -> Evidence:
     return stats.all_of(few_backgrounds.test(table), many_backgrounds.test(table))
 
 
-@claim("D-F8-gap", "At x=1 background alone predicts the digit, so in-distribution accuracy is high while OOD accuracy is "
-       "low; the gap closes as x grows.", paper="gap(x=1) > gap(x=64)", concluded="assumed in the design",
+@claim("D-F8-gap", "At x=1 background alone predicts the digit, so in-distribution accuracy is high while OOD "
+       "accuracy is low; the gap closes as x grows.", paper="gap(x=1) > gap(x=64)", concluded="assumed in the design",
        tested="ID minus OOD accuracy at x=1 exceeds that at x=64, for CNN and for MHA")
 def gap_closes(table: Table) -> Evidence:
     return stats.all_of(*(stats.greater(gap_to_ood(table, arm, 1), gap_to_ood(table, arm, HIGH))
@@ -257,7 +257,7 @@ def smaller(table: Table) -> Evidence:
 
 @claim("D-L1", "Aggregating over positions instead of flattening would make the models translation invariant.",
        paper="retention(pooled) > retention(flatten)", concluded="conjecture",
-       tested="retention under translation at x=8: mean-pooled head minus flattened head is above 0, for CNN and for MHA")
+       tested="retention under translation at x=8: mean-pooled head minus flattened head is above 0, for both models")
 def pooling_helps(table: Table) -> Evidence:
     return stats.all_of(*(stats.greater(retention(table, f"{arm}, pooled", "translation", LOW),
                                         retention(table, arm, "translation", LOW)) for arm in ("CNN", "MHA")))
@@ -285,7 +285,8 @@ _LOOK: Mapping[str, dict[str, Any]] = {
 def fig8_backgrounds(table: Table) -> FigureData:
     lines = [{"label": f"{arm}, {split.upper() if split != 'train' else split}", **look, "dash": dash,
               "where": {"arm": arm, "split": split}}
-             for arm, look in _LOOK.items() for split, dash in (("train", "dotted"), ("id", "dashed"), ("ood", "solid"))]
+             for arm, look in _LOOK.items()
+             for split, dash in (("train", "dotted"), ("id", "dashed"), ("ood", "solid"))]
     return figures.curves(table, y="accuracy", x="backgrounds", lines=lines, x_label="backgrounds per digit class, x",
                           y_label="accuracy", x_log=2, y_percent=True)
 
@@ -353,8 +354,8 @@ DIFFERS = (
     Difference("the thesis' code is not public: attention layer, heads, blending, optimiser and epochs are choices "
                "(listed below), not facts"),
     Difference("paired seeds, t intervals and Holm correction instead of overlap of one-standard-deviation bands"),
-    Difference("below paper scale: fewer training presentations than the thesis may have used, the same for both nets; the "
-               "figure on presentations shows whether an arm is under-trained",
+    Difference("below paper scale: fewer training presentations than the thesis may have used, the same for both nets; "
+               "the figure on presentations shows whether an arm is under-trained",
                ("D-H1", "D-H2", "D-F8-x8", "D-F8-rise", "D-F8-cross", "D-F9-pattern", "D-F9-scale", "D-V1")),
     Difference("retention is accuracy relative to the same replication's unmoved accuracy; the thesis reads absolute "
                "curves that start at different heights", ("D-H3", "D-H4", "D-H5", "D-L1")),
@@ -369,11 +370,13 @@ STUDY = Study(
                 "bachelor thesis, TU Delft, 2022"),
     tasks=tasks,
     figures=(fig8_backgrounds, fig9_transforms, fig10, fig11, fig12, presentations, proposals),
-    claims=(few_backgrounds, many_backgrounds, keeps_translated, keeps_rotated, keeps_shrunk, bands_apart, rises, crosses,
-            gap_closes, pattern_in_all, widest_for_scale, falls_translated, cnn_moves, falls_rotated, falls_shrunk,
-            varies_more, smaller, pooling_helps, augmenting_helps),
+    claims=(
+        few_backgrounds, many_backgrounds, keeps_translated, keeps_rotated, keeps_shrunk, bands_apart, rises, crosses,
+        gap_closes, pattern_in_all, widest_for_scale, falls_translated, cnn_moves, falls_rotated, falls_shrunk,
+        varies_more, smaller, pooling_helps, augmenting_helps),
     choices=CHOICES,
     differs=DIFFERS,
-    costs=Settings(smoke="under a minute", demo="at most 5 minutes on two cores", small="at most 15 minutes on two cores",
-                   large="about two hours on two cores", paper="140 trainings; days on two cores, hours on a GPU"),
+    costs=Settings(smoke="under a minute", demo="at most 5 minutes on two cores",
+                   small="at most 15 minutes on two cores", large="about two hours on two cores",
+                   paper="140 trainings and the extra arms: days on two cores, hours on a GPU"),
 )

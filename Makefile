@@ -1,0 +1,46 @@
+# Every target sets up what it needs; a second call starts at once.
+PY ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
+LAB ?= lab
+
+help:
+	@echo "make demo     a first study on real data, end to end, in minutes"
+	@echo "make test     the tests (CPU, offline)"
+	@echo "make lint     ruff and mypy"
+	@echo "make bench    speed against what one would write instead"
+	@echo "make results  the small run of every study, written to results/"
+
+$(VENV)/.core: pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PY) -m venv $(VENV)
+	@echo "installing saccade into $(VENV) (once)"
+	@$(PIP) -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.core
+	@echo "installing the tools for tests (once)"
+	@$(PIP) -e '.[dev]'
+	@touch $@
+
+demo: $(VENV)/.core
+	@$(BIN)/python -m saccade.demo --lab $(LAB)
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -n auto
+
+slow: $(VENV)/.dev
+	$(BIN)/python -m pytest -m 'slow or web or cluster' -rs
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check src tests
+	$(BIN)/mypy
+
+bench: $(VENV)/.dev
+	$(BIN)/python -m saccade.bench
+
+results: $(VENV)/.core
+	$(BIN)/saccade run digits_on_backgrounds --scale small --lab $(LAB)
+	$(BIN)/saccade report digits_on_backgrounds --scale small --lab $(LAB) --format md csv --to results/digits_on_backgrounds
+
+.PHONY: help demo test slow lint bench results
