@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from saccade import figures, report
+from saccade import figures, pages, report
 from saccade.spec import (
     Difference,
     Estimate,
@@ -79,7 +79,7 @@ def verdict(
         says,
         f"statement of {claim}",
         f"test of {claim}",
-        "Figure 8",
+        f"finding of {claim}",
         f"reading of {claim}",
         found,
         p,
@@ -92,7 +92,7 @@ VERDICTS = (
         "D-H1", "reproduced", evidence(parts=(evidence(note="at x=1"), evidence(0.05, note="at x=8"))), 0.0004
     ),
     verdict("D-H2", "contradicted", evidence(-0.044), 0.02, differs=("five seeds instead of ten",)),
-    verdict("D-H3", "undecided", evidence(0.001), 0.4, remark="about 9 seeds needed"),
+    verdict("D-H3", "undecided", evidence(0.001, seeds_needed=9), 0.4, remark="about 9 seeds needed; x = 8"),
     verdict("D-H4", "too few seeds (1 of 5)", evidence(n=1)),
     verdict("D-L1", "needs large scale"),
     verdict(
@@ -123,7 +123,7 @@ STUDY = Study(
 )
 FACTS = {
     "procedural": False,
-    "environments": [{"torch": "2.13.0", "device": "cpu"}],
+    "environments": [{"torch": "2.13.0", "device": "cpu", "data": {}, "versions": {"model": 1, "data": 2}}],
     "wall seconds": 4321.0,
     "done": 19,
     "diverged": 1,
@@ -201,7 +201,7 @@ def test_everything_asked_for_is_written(paths):
 def test_every_claim_is_in_every_format(paths, page):
     latex, markdown = (paths[k].read_text() for k in ("tex", "md"))
     for v in VERDICTS[:-1]:
-        for words in (v.claim, v.statement, v.tested, v.concluded, v.says):
+        for words in (v.claim, v.statement, v.tested, v.paper, v.concluded, v.says):
             assert words in page.text
             assert words in markdown
             assert words in latex
@@ -211,6 +211,7 @@ def test_every_claim_is_in_every_format(paths, page):
     )
     for text in (page.text, markdown, latex):
         assert sentence in text
+        assert text.index("not its hypothesis, came out again") < text.index("p (Holm)")
     assert report.summary(VERDICTS) == sentence
 
 
@@ -276,11 +277,11 @@ def test_latex_braces_and_environments_match(paths):
     assert r"\toprule" in text
     rows = re.search(r"\\endhead\n(.*?)\\bottomrule", text, re.S)
     assert rows
-    assert all(len(re.findall(r"(?<!\\)&", line)) == 4 for line in rows[1].strip().split("\n"))
+    assert all(len(re.findall(r"(?<!\\)&", line)) == 5 for line in rows[1].strip().split("\n"))
 
 
 def test_latex_names_characters_it_has_no_font_for():
-    assert report._tex("± 2−1 ≥ ö – ☃") == r"$\pm$ 2$-$1 $\ge$ ö \textendash{} [snowman]"
+    assert pages._tex("± 2−1 ≥ ö – ☃") == r"$\pm$ 2$-$1 $\ge$ ö \textendash{} [snowman]"
 
 
 def test_markdown_links_resolve(paths):
@@ -330,9 +331,9 @@ def test_choices_show_value_default_and_alternatives(paths):
 def test_facts_and_method_are_told(page):
     for words in (
         "19 done, 1 diverged, 0 failed",
-        "1 h 12 min",
+        "Wall time 72 min",
         "a mirror <x>",
-        "torch: 2.13.0, device: cpu",
+        "torch: 2.13.0, device: cpu, versions (model: 1, data: 2)",
         "saccade run digits --scale small",
         "MHA was still improving",
         "Student t",
@@ -340,13 +341,6 @@ def test_facts_and_method_are_told(page):
         "below 5 seeds",
     ):
         assert words in page.text
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0.44, "0.4 s"), (59.99, "60.0 s"), (3599, "1 h 0 min"), (90, "2 min")]
-)
-def test_durations(seconds, text):
-    assert report.duration(seconds) == text
 
 
 def test_csv_and_json_round_trip(paths):
@@ -425,16 +419,19 @@ def test_an_address_that_is_not_a_web_page_is_no_link(tmp_path):
 
 def test_terminal_rows():
     rows = report.terminal(VERDICTS)
-    assert rows[0] == ("claims", "paper", "ours", "verdict")
-    assert rows[3] == (
-        "D-H3  statement of D-H3",
-        "reading of D-H3",
-        "+0.1 [-1.4, 1.6] n=5",
-        "undecided, about 9 seeds needed",
-    )
-    assert rows[5][2:] == ("–", "needs large scale")
+    assert rows[0] == ("claim", "paper found", "ours", "verdict")
+    assert rows[1][3] == "✓ reproduced"
+    assert rows[3] == ("D-H3", "finding of D-H3", "+0.1 [-1.4, 1.6] n=5", "? undecided, about 9 seeds needed")
+    assert rows[5][2:] == ("–", "↑ needs large scale")
+    assert rows[7][1] == NASTY[:47] + "…"
+    assert rows[7][3] == "? undecided"
+    assert all(sum(map(len, row)) + 6 <= 120 for row in rows)
+
+
+def test_the_summary_counts_every_verdict():
     assert report.summary(VERDICTS[:1]) == "1 claim: 1 reproduced."
     assert report.summary(()) == "No claims."
+    assert report.summary([verdict("D-H9", "something new")]) == "1 claim: 1 other."
 
 
 def test_a_judged_study_can_be_written(tmp_path):

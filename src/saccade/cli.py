@@ -279,7 +279,7 @@ def _status(study: str, scale: str, chosen: dict[str, Any], folder: str) -> dict
     if not (lab.root / "runs").is_dir():
         raise SaccadeError(f"no lab at {lab.root}; saccade run STUDY makes one, --lab DIR names another.")
     keys = [t.run.key for t in session.open_session(study, scale, folder, chosen).tasks] if study else lab.keys()
-    counts = dict.fromkeys(("finished", "running", "waiting", "diverged", "failed"), 0)
+    counts = dict.fromkeys(("finished", "running", "waiting", "diverged", "timeout", "failed"), 0)
     for key in keys:
         done = lab.done(key)
         state = done["outcome"] if done else "running" if lab.holder(key) else "waiting"

@@ -97,13 +97,12 @@ def _curves(data: figures.Curves) -> Figure:
     figure = Figure(figsize=size, layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False, sharey=True)
     span = _span(lines, k, [*(k * m.y for m in marks), *(k * y for f in fits for y in f.y)], data.y_log)
-    for i, ax in enumerate(grid.flat):
-        if i < len(panels):
-            _panel(ax, panels[i], k, span, data.y_log, 235 if columns == 1 else 400 / columns)
-        else:
-            ax.set_axis_off()
-    for first in grid[:, 0]:
-        first.set_ylabel(_unit(data.y_label, data.y_percent))
+    for panel, ax in zip(panels, grid.flat, strict=False):
+        _panel(ax, panel, k, span, data.y_log, 235 if columns == 1 else 400 / columns)
+    for ax in grid.flat[len(panels):]:
+        ax.set_axis_off()
+    for ax in grid[:, 0]:
+        ax.set_ylabel(_unit(data.y_label, data.y_percent))
     if handles:
         figure.legend(handles=handles, **place)
     return figure
@@ -122,12 +121,13 @@ def _panel(ax: Any, panel: Panel, k: float, span: tuple[float, float] | None, y_
     if panel.x_log and xs[0] <= 0:
         raise SaccadeError(f'"{panel.x_label}" has {xs[0]:g}, which a logarithmic axis cannot show.')
     into: Callable[[float], float] = math.log if panel.x_log else float
-    low, high = into(xs[0]), into(xs[-1])
-    steps = [into(b) - into(a) for a, b in pairwise(xs)]
-    gap = width * min(steps, default=1) / ((high - low) or 1) if steps else width / 2
-    crowded = gap < 7
-    dodge = 0.0 if crowded else min(4.6, min(15.0, 0.6 * gap) / max(len(panel.lines), 1))
-    _x_axis(ax, panel, xs, [width * (into(x) - low) / ((high - low) or 1) for x in xs])
+    reach = (into(xs[-1]) - into(xs[0])) or 1
+    places = [width * (into(x) - into(xs[0])) / reach for x in xs]
+    gap = min((b - a for a, b in pairwise(places)), default=width / 2)
+    room = min(15.0, 0.6 * gap) / max(len(panel.lines), 1)
+    crowded = gap < 7 or room < 1.2  # then bands instead of bars side by side
+    dodge = 0.0 if crowded else min(4.6, room)
+    _x_axis(ax, panel, xs, places)
     if y_log:
         ax.set_yscale("log")
     ax.set_ylim(*span)
@@ -182,16 +182,15 @@ def _line(ax: Any, line: Line, k: float, shifted: Any, span: tuple[float, float]
         for end, beyond, arrow in ((span[0], low < span[0], 7), (span[1], high > span[1], 6)):
             if beyond:  # an interval that leaves the frame says so
                 ax.plot([x], [end], marker=arrow, ms=3.6, color=ink, transform=shifted, clip_on=False)
-    several = [(x, seeds) for x, seeds in zip(line.x, line.seeds, strict=True) if len(seeds) > 1]
-    points = [(x, k * v) for x, seeds in several for v in seeds]
+    points = [(x, k * v) for x, seeds in zip(line.x, line.seeds, strict=True) if len(seeds) > 1 for v in seeds]
     if points and not crowded:  # a little to the right, or the mean would cover them
         right = shifted + ScaledTranslation(aside / 72, 0, ax.figure.dpi_scale_trans)
         ax.plot(*zip(*points, strict=True), "o", ms=2.1, mec="none", mfc=ink, alpha=0.65, transform=right,
                 zorder=3)
     ax.plot(line.x, means, color=ink, lw=1.3, ls=DASHES[line.dash], transform=shifted, zorder=3.5)
-    if not crowded:
-        ax.plot(line.x, means, ls="none", marker=MARKERS[FAMILIES[line.family].marker], ms=4, mfc=ink,
-                mec=PAPER, mew=0.6, transform=shifted, zorder=4)
+    every = max(1, len(line.x) // 6) if crowded else 1
+    ax.plot(line.x, means, ls="none", marker=MARKERS[FAMILIES[line.family].marker], ms=4, mfc=ink, mec=PAPER,
+            mew=0.6, markevery=every, transform=shifted, zorder=4)
 
 
 def _mark(ax: Any, mark: Mark, x: float, k: float, shifted: Any, owner: Line | None) -> None:
@@ -222,14 +221,13 @@ def _bars(data: figures.Bars) -> Figure:
     if data.y_log:
         ax.set_yscale("log")
     for at, line in places:
-        moved = replace(line, x=tuple(x + at for x in line.x))
-        ink = colour(line.family, line.shade)
+        xs, ink = [x + at for x in line.x], colour(line.family, line.shade)
         if not data.y_log:  # on a logarithmic axis a bar's length means nothing
-            ax.bar(moved.x, [k * e.value for e in line.estimates], 0.86 * wide, color=(*to_rgb(ink), 0.16),
+            ax.bar(xs, [k * e.value for e in line.estimates], 0.86 * wide, color=(*to_rgb(ink), 0.16),
                    edgecolor=ink, lw=0.8, ls=DASHES[line.dash], zorder=2)
-        for x, e, seeds in zip(moved.x, line.estimates, line.seeds, strict=True):
-            _line(ax, Line(line.label, line.family, (x,), (e,), (seeds,), shade=line.shade), k, ax.transData,
-                  span, crowded=False, aside=6)
+        for x, e, seeds in zip(xs, line.estimates, line.seeds, strict=True):
+            alone = replace(line, x=(x,), estimates=(e,), seeds=(seeds,), dash="solid")
+            _line(ax, alone, k, ax.transData, span, crowded=False, aside=6)
     for mark in data.marks:
         at, owner = next((p for p in places if p[1].label == mark.line), (0.0, None))
         _mark(ax, mark, mark.x + at, k, ax.transData, owner)
@@ -272,8 +270,7 @@ def _heatmap(data: figures.Heatmap) -> Figure:
             ink = "#15181c" if bright > 0.5 else "#fdfdfd"
             text = "–" if e is None else f"{k * e.value:.1f}" if data.percent else f"{e.value:.3g}"
             ax.text(j, i, text, ha="center", va="center", fontsize=7.5, color=ink)
-    ns = sorted({e.n for *_, e in cells if e is not None})
-    unit = _unit(data.unit, data.percent) + f", n={ns[0]}" + (f" to {ns[-1]}" if len(ns) > 1 else "")
+    unit = f"{_unit(data.unit, data.percent)}, {figures.counted([e for *_, e in cells if e is not None])}"
     if written:
         ax.set_title(unit, fontsize=8.5, fontweight="normal", color=MUTED)
     else:
@@ -294,9 +291,9 @@ def _images(data: figures.ImageGrid) -> Figure:
         figure = Figure(figsize=(3.4, 1.6), layout="constrained")
         _nothing(figure.subplots())
         return figure
-    captioned = any(p and p.caption for row in data.images for p in row)
-    tall = max((p.height / p.width for row in data.images for p in row if p), default=1.0)
-    step = tall + (0.3 if captioned else 0.08)
+    shown = [(i, j, p) for i, row in enumerate(data.images) for j, p in enumerate(row) if p is not None]
+    tall = max((p.height / p.width for *_, p in shown), default=1.0)
+    step = tall + (0.3 if any(p.caption for *_, p in shown) else 0.08)
     longest = max((len(part) for r in data.row_labels for part in textwrap.wrap(r, 16)), default=0)
     left = 0.22 + 0.065 * longest
     top = 0.12 + 0.15 * max((len(textwrap.wrap(c, 11)) for c in data.column_labels), default=0)
@@ -305,15 +302,12 @@ def _images(data: figures.ImageGrid) -> Figure:
     ax = figure.add_axes((left / figure.get_figwidth(), 0, 1 - left / figure.get_figwidth(),
                           1 - top / figure.get_figheight()))
     ax.set_axis_off()
-    for i, row in enumerate(data.images):
-        for j, shown in enumerate(row):
-            if shown is None:
-                continue
-            x, y = 1.08 * j, i * step
-            pixels = imread(io.BytesIO(base64.b64decode(shown.png)), format="png")
-            ax.imshow(pixels, cmap="gray", vmin=0, vmax=1, interpolation="none", aspect="auto",
-                      extent=(x, x + 1, y + shown.height / shown.width, y))
-            ax.text(x + 0.5, y + tall + 0.03, shown.caption, ha="center", va="top", fontsize=7, color=MUTED)
+    for i, j, p in shown:
+        x, y = 1.08 * j, i * step
+        pixels = imread(io.BytesIO(base64.b64decode(p.png)), format="png")
+        ax.imshow(pixels, cmap="gray", vmin=0, vmax=1, interpolation="none", aspect="auto",
+                  extent=(x, x + 1, y + p.height / p.width, y))
+        ax.text(x + 0.5, y + tall + 0.03, p.caption, ha="center", va="top", fontsize=7, color=MUTED)
     for j, label in enumerate(data.column_labels):
         ax.text(1.08 * j + 0.5, -0.06, textwrap.fill(label, 11), ha="center", va="bottom", fontsize=8)
     for i, label in enumerate(data.row_labels):
@@ -333,11 +327,9 @@ def _legend(lines: Sequence[Line], marks: Sequence[Mark], fits: Sequence[figures
         merged[key] = line if seen is None else replace(
             line if line.missing > seen.missing else seen, x=seen.x + line.x,
             estimates=seen.estimates + line.estimates, seeds=seen.seeds + line.seeds)
-    handles: list[Any] = []
-    for line in merged.values():
-        ink, marker = colour(line.family, line.shade), MARKERS[FAMILIES[line.family].marker]
-        handles.append(Line2D([], [], color=ink, lw=0 if blocks else 1.3, ls=DASHES[line.dash], marker=marker,
-                              ms=4.4, mec=PAPER, mew=0.6, label=_wrapped(line.caption, width)))
+    handles = [Line2D([], [], color=colour(line.family, line.shade), lw=0 if blocks else 1.3,
+                      ls=DASHES[line.dash], marker=MARKERS[FAMILIES[line.family].marker], ms=4.4, mec=PAPER,
+                      mew=0.6, label=_wrapped(line.caption, width)) for line in merged.values()]
     handles += [Line2D([], [], color=colour(f.family, 0.8), lw=0.8, label=textwrap.fill(f.label, width))
                 for f in fits]
     if marks:
@@ -355,9 +347,10 @@ def _wrapped(caption: str, width: int) -> str:
 def _room(handles: Sequence[Any], columns: int, rows: int,
           wide: bool) -> tuple[tuple[float, float], dict[str, Any]]:
     """Figure size in inches and the legend's place: right of one panel, below several."""
-    longest = max((len(t) for h in handles for t in str(h.get_label()).split("\n")), default=0)
+    labels = [str(h.get_label()).split("\n") for h in handles]
+    longest = max((len(text) for label in labels for text in label), default=0)
     if not wide:
-        tall = sum(0.085 + 0.135 * len(str(h.get_label()).split("\n")) for h in handles)
+        tall = sum(0.085 + 0.135 * len(label) for label in labels)
         size = (4.1 + (0.7 + 0.068 * longest if handles else 0), max(3.0, tall + 0.2))
         return size, {"loc": "outside right center", "labelspacing": 0.7}
     across = max(1, min(len(handles), int(7.0 / (0.72 + 0.066 * longest))))
@@ -367,10 +360,9 @@ def _room(handles: Sequence[Any], columns: int, rows: int,
     return size, {"loc": "outside lower center", "ncols": across, "columnspacing": 1.6}
 
 
-def _span(lines: Iterable[Line], k: float, more: Iterable[float], log: bool,
+def _span(lines: Sequence[Line], k: float, more: Iterable[float], log: bool,
           zero: bool = False) -> tuple[float, float] | None:
     """The y range: all seeds and means; intervals too, but one of two seeds may not flatten all the rest."""
-    lines = list(lines)
     seen = [k * v for line in lines for v in [*(e.value for e in line.estimates), *sum(line.seeds, ())]]
     seen = [v for v in [*seen, *more] if math.isfinite(v) and (v > 0 or not log)]
     if not seen:

@@ -7,7 +7,7 @@ import math
 import struct
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
@@ -53,6 +53,12 @@ def colour(family: str, shade: float = 0.5) -> str:
     return "#" + "".join(f"{c:02x}" for c in mixed)
 
 
+def counted(estimates: Sequence[Estimate]) -> str:
+    """As in `n=5`, `n=4 to 5` or `exact`."""
+    ns = sorted({e.n for e in estimates if e.method != "exact"})
+    return "exact" if not ns else f"n={ns[0]}" if len(ns) == 1 else f"n={ns[0]} to {ns[-1]}"
+
+
 @dataclass(frozen=True)
 class Line:
     """One model or condition: an estimate and the single seeds at each x."""
@@ -79,19 +85,13 @@ class Line:
     @property
     def caption(self) -> str:
         """As in `CNN, n=4, 1 diverged`."""
-        counts = sorted({e.n for e in self.estimates if e.method != "exact"})
         lost = f", {self.why or f'{self.missing} missing'}" if self.missing else ""
-        if not self.estimates:
-            return f"{self.label}, n=0{lost}" if lost else f"{self.label}, no rows yet"
-        if not counts:
-            return f"{self.label}, exact{lost}"
-        n = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-        return f"{self.label}, n={n}{lost}"
+        n = counted(self.estimates) if self.estimates else "n=0" if lost else "no rows yet"
+        return f"{self.label}, {n}{lost}"
 
     def rows(self) -> list[Flat]:
-        return [{"kind": "estimate", "line": self.label, "family": self.family, "x": x, "value": e.value,
-                 "low": _finite(e.low), "high": _finite(e.high), "n": e.n, "method": e.method,
-                 "level": e.level, "seeds": " ".join(map(repr, s)), "missing": self.missing}
+        return [{"kind": "estimate", "line": self.label, "family": self.family, "x": x, **_numbers(e),
+                 "seeds": " ".join(map(repr, s)), "missing": self.missing}
                 for x, e, s in zip(self.x, self.estimates, self.seeds, strict=True)]
 
 
@@ -179,9 +179,7 @@ class Heatmap:
     note: str = ""
 
     def rows(self) -> list[Flat]:
-        return [{"row": row, "column": column, "value": e.value, "low": _finite(e.low),
-                 "high": _finite(e.high), "n": e.n, "method": e.method, "level": e.level}
-                for row, line in zip(self.row_labels, self.cells, strict=True)
+        return [{"row": row, "column": column, **_numbers(e)} for row, line in zip(self.row_labels, self.cells, strict=True)
                 for column, e in zip(self.column_labels, line, strict=True) if e is not None]
 
 
@@ -213,32 +211,29 @@ FigureData = Curves | Bars | Heatmap | ImageGrid
 
 
 def line(label: str, curve: Mapping[Any, Series], *, family: str, dash: str = "solid", shade: float = 0.5,
-         gaps: Iterable[Mapping[str, Any]] = ()) -> Line:
+         gaps: Sequence[Mapping[str, Any]] = ()) -> Line:
     """A line from numbers a seed, for quantities that a study computes itself."""
     points = [(_number(x), s) for x, s in curve.items() if s]
-    gaps = list(gaps)
     return Line(label, family, tuple(x for x, _ in points), tuple(stats.estimate(s) for _, s in points),
                 tuple(tuple(s[k] for k in sorted(s)) for _, s in points), dash, shade, len(gaps), _why(gaps))
 
 
-def curves(table: Table, *, y: str, x: str, lines: Sequence[Mapping[str, Any]], title: str = "",
-           panel: str = "", where: Where = None, x_label: str | None = None, y_label: str | None = None,
-           x_log: int | None = None, x_down: bool = False, y_log: bool = False, y_percent: bool = False,
-           relative_to: Any = None, marks: Sequence[Mark] = (), fits: Sequence[Fit] = (),
-           note: str = "") -> Curves:
+def curves(table: Table, *, y: str, x: str, lines: Sequence[Mapping[str, Any]], title: str = "", panel: str = "",
+           where: Where = None, x_label: str = "", y_label: str = "", x_log: int | None = None,
+           x_down: bool = False, y_log: bool = False, y_percent: bool = False, relative_to: Any = None,
+           marks: Sequence[Mark] = (), fits: Sequence[Fit] = (), note: str = "") -> Curves:
     """One panel. Each of `lines` has label, family and, if wanted, dash, shade, where, and a `y` of its own.
 
     `relative_to` divides each seed's curve by its own value at that x.
     """
     drawn = []
     for wanted in lines:
-        metric, chosen = _chosen(table, wanted, y, where)
-        curve = chosen.curve(metric, x)
+        curve, style = _asked(table, wanted, y, x, where)
         if relative_to is not None and curve:
             curve = _relative(curve, relative_to)
-        drawn.append(line(wanted["label"], curve, gaps=chosen.gaps, **_look(wanted)))
-    whole = Panel(panel, tuple(drawn), _or(x_label, x), x_log, x_down, tuple(marks), tuple(fits))
-    return Curves(title, (whole,), _or(y_label, y), y_log, y_percent, note)
+        drawn.append(line(curve=curve, **style))
+    whole = Panel(panel, tuple(drawn), x_label or x, x_log, x_down, tuple(marks), tuple(fits))
+    return Curves(title, (whole,), y_label or y, y_log, y_percent, note)
 
 
 def beside(*several: Curves, title: str = "", note: str = "") -> Curves:
@@ -249,22 +244,21 @@ def beside(*several: Curves, title: str = "", note: str = "") -> Curves:
 
 
 def bars(table: Table, *, y: str, x: str, lines: Sequence[Mapping[str, Any]], title: str = "",
-         categories: Sequence[Any] | Mapping[Any, str] = (), where: Where = None,
-         x_label: str | None = None, y_label: str | None = None, y_log: bool = False, y_percent: bool = False,
-         marks: Sequence[Mark] = (), note: str = "") -> Bars:
+         categories: Sequence[Any] | Mapping[Any, str] = (), where: Where = None, x_label: str = "",
+         y_label: str = "", y_log: bool = False, y_percent: bool = False, marks: Sequence[Mark] = (),
+         note: str = "") -> Bars:
     """`categories` orders the values of x and, as a mapping, names them; lines are as in `curves`."""
-    asked = [(wanted, *_chosen(table, wanted, y, where)) for wanted in lines]
-    found = [chosen.curve(metric, x) for _, metric, chosen in asked]
-    values = list(categories) or sorted({v for c in found for v in c}, key=lambda v: (isinstance(v, str), v))
-    drawn = [line(wanted["label"], {i: c[v] for i, v in enumerate(values) if v in c}, gaps=chosen.gaps,
-                  **_look(wanted)) for (wanted, _, chosen), c in zip(asked, found, strict=True)]
+    asked = [_asked(table, wanted, y, x, where) for wanted in lines]
+    found = {v for curve, _ in asked for v in curve}
+    values = list(categories) or sorted(found, key=lambda v: (isinstance(v, str), v))
+    drawn = [line(curve={i: c[v] for i, v in enumerate(values) if v in c}, **style) for c, style in asked]
     names = categories if isinstance(categories, Mapping) else {v: str(v) for v in values}
-    return Bars(title, tuple(names[v] for v in values), tuple(drawn), _or(x_label, x), _or(y_label, y),
+    return Bars(title, tuple(names[v] for v in values), tuple(drawn), x_label or x, y_label or y,
                 y_log, y_percent, tuple(marks), note)
 
 
 def heatmap(table: Table, *, y: str, row: str, column: str, where: Where = None, title: str = "",
-            row_label: str | None = None, column_label: str | None = None, unit: str | None = None,
+            row_label: str = "", column_label: str = "", unit: str = "",
             percent: bool = False, diverging: bool = False, note: str = "") -> Heatmap:
     """One cell for each pair of values of two fields, each an estimate over seeds."""
     chosen = table.at(**{**(where or {}), "metric": y})
@@ -275,8 +269,8 @@ def heatmap(table: Table, *, y: str, row: str, column: str, where: Where = None,
         return stats.estimate(series) if series else None
 
     cells = tuple(tuple(cell(r, c) for c in across) for r in down)
-    return Heatmap(title, cells, tuple(map(str, down)), tuple(map(str, across)), _or(row_label, row),
-                   _or(column_label, column), _or(unit, y), percent, diverging, note)
+    return Heatmap(title, cells, tuple(map(str, down)), tuple(map(str, across)), row_label or row,
+                   column_label or column, unit or y, percent, diverging, note)
 
 
 def image_grid(images: Sequence[Sequence[Any]], *, rows: Sequence[str] = (), columns: Sequence[str] = (),
@@ -353,17 +347,15 @@ def _told(panel: Panel, line: Line, k: int, names: Sequence[str]) -> str:
     return (f"{panel.title}, " if panel.title else "") + line.caption + (f"{over}{points}" if points else "")
 
 
-def _chosen(table: Table, wanted: Mapping[str, Any], y: str, where: Where) -> tuple[str, Table]:
-    """The metric and the rows that one of `lines` asks for."""
-    known = ("label", "family", "dash", "shade", "where", "y")
+def _asked(table: Table, wanted: Mapping[str, Any], y: str, x: str, where: Where) -> tuple[dict[Any, Series], Flat]:
+    """The numbers that one of `lines` asks for, and what else `line` takes."""
+    looks = ("label", "family", "dash", "shade")
     for name in wanted:
-        if name not in known:
-            raise SaccadeError(suggest("setting of a line", name, known))
-    return wanted.get("y", y), table.at(**{**(where or {}), **wanted.get("where", {})})
-
-
-def _look(wanted: Mapping[str, Any]) -> Flat:
-    return {"family": "other", **{k: wanted[k] for k in ("family", "dash", "shade") if k in wanted}}
+        if name not in (*looks, "where", "y"):
+            raise SaccadeError(suggest("setting of a line", name, (*looks, "where", "y")))
+    chosen = table.at(**{**(where or {}), **wanted.get("where", {})})
+    style = {"family": "other", **{k: wanted[k] for k in looks if k in wanted}, "gaps": chosen.gaps}
+    return chosen.curve(wanted.get("y", y), x), style
 
 
 def _relative(curve: Mapping[Any, Series], start: Any) -> dict[Any, Series]:
@@ -393,8 +385,9 @@ def _extras(marks: Sequence[Mark], fits: Sequence[Fit] = ()) -> list[Flat]:
                     for f in fits for x, y in zip(f.x, f.y, strict=True)]
 
 
-def _or(label: str | None, field: str) -> str:
-    return field if label is None else label
+def _numbers(e: Estimate) -> Flat:
+    return {"value": e.value, "low": _finite(e.low), "high": _finite(e.high), "n": e.n, "method": e.method,
+            "level": e.level}
 
 
 def _finite(value: float) -> float | None:

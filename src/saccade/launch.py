@@ -26,6 +26,7 @@ from saccade.store import Lab
 
 Event = dict[str, Any]
 
+FREE = ("ready", "busy", "finished", "diverged", "timeout", "failed", "stopped", "refused")  # the worker has no task
 RETRIES = 2  # how often a task whose worker died is tried again
 POLL = 1.0  # seconds between looks at runs that another launcher has
 PATIENCE = 60.0  # seconds that a stopping worker gets to save
@@ -136,8 +137,7 @@ def local(tasks: Sequence[Task], lab: Lab, *, places: Sequence[str], plugins: Se
                         workers.append(start(lab, worker.device, plugins, retry, inbox))
                     continue
                 task = worker.task
-                ended = event["event"] in ("ready", "busy", "finished", "diverged", "failed", "stopped", "refused")
-                if ended:
+                if event["event"] in FREE:
                     worker.task, worker.waiting = None, True
                 if event["event"] == "busy" and task is not None:
                     elsewhere[task.run.key] = (task, time.monotonic() + POLL)

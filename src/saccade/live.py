@@ -10,6 +10,7 @@ from typing import Any, TextIO
 
 from saccade.spec import Task
 
+ENDED = ("finished", "diverged", "timeout")  # a run that will not be taken up again
 LINE_EVERY = 20.0  # seconds between plain progress lines
 
 
@@ -56,9 +57,9 @@ class Board:
             self.running[key] = (task, f"step {event['step']}/{event['steps']}, loss {event['loss']:.3f}", share)
         elif kind == "probe":
             self.running[key] = (task, f"probe {event['probe']}", 1.0)
-        elif kind in ("finished", "diverged", "failed", "refused"):
+        elif kind in ("finished", "diverged", "timeout", "failed", "refused"):
             self.running.pop(key, None)
-            self.arms[task.arm or task.run.model][0] += kind in ("finished", "diverged")
+            self.arms[task.arm or task.run.model][0] += kind in ENDED
             self.left -= self.seconds.pop(key, 0.0)
             if kind != "finished":
                 return f"{describe(task)} {kind}: {event.get('reason', '')}"
@@ -108,7 +109,7 @@ def follow(events: Iterable[Mapping[str, Any]], board: Board, quiet: bool = Fals
     total = sum(t for _, t in board.arms.values())
     for event in events:
         line = board.hear(event)
-        done += event["event"] in ("finished", "diverged")
+        done += event["event"] in ENDED
         if line:
             print(f"[{done}/{total}] {line}; {board.eta()} left", file=out, flush=True)
             last = time.monotonic()

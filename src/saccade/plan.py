@@ -51,7 +51,7 @@ def examine(lab: Lab, tasks: Sequence[Task], retry: bool = False) -> Plan:
             parts["train"].append(task)
         elif done["outcome"] == "failed":
             parts["train" if retry else "failed"].append(task)
-        elif done["outcome"] == "diverged" or not _unmeasured(lab, task):
+        elif done["outcome"] != "finished" or not _unmeasured(lab, task):
             parts["complete"].append(task)
         else:
             parts["measure"].append(task)

@@ -140,6 +140,7 @@ def facts(session: Session, table: Table) -> dict[str, Any]:
         "scale": session.scale,
         "runs": len(session.tasks), "done": sum(d["outcome"] == "finished" for d in done),
         "diverged": sum(d["outcome"] == "diverged" for d in done),
+        "timeout": sum(d["outcome"] == "timeout" for d in done),
         "failed": sum(d["outcome"] == "failed" for d in done),
         "seeds": len({t.run.seed for t in session.tasks}),
         "presentations": sorted({t.run.recipe.images for t in session.tasks}),

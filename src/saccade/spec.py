@@ -110,6 +110,8 @@ class Recipe:
     label_smoothing: float = 0.0
     precision: str = "float32"  # float32, mixed (where the device has it)
     watch: int = 8  # how often held-out accuracy is looked at on the way
+    patience: int = 0  # stop when the training error has not changed over this many epochs; 0 is off
+    max_seconds: float = 0.0  # stop after this much training; such a run counts as missing; 0 is off
 
     def __post_init__(self) -> None:
         def check(ok: bool, what: str) -> None:
@@ -125,9 +127,15 @@ class Recipe:
         check(self.clip >= 0, f"clip must not be negative, not {self.clip}")
         check(0 <= self.label_smoothing < 1, f"label_smoothing must be in [0, 1), not {self.label_smoothing}")
         check(self.watch >= 0, f"watch must not be negative, not {self.watch}")
+        check(self.patience >= 0, f"patience must not be negative, not {self.patience}")
+        check(self.max_seconds >= 0, f"max_seconds must not be negative, not {self.max_seconds}")
         for name, known in RECIPE_WORDS.items():
             if getattr(self, name) not in known:
                 raise SaccadeError("recipe: " + suggest(name, str(getattr(self, name)), known))
+
+    def essence(self) -> dict[str, Any]:
+        """The settings that are not at their default."""
+        return {f.name: value for f in dataclasses.fields(self) if (value := getattr(self, f.name)) != f.default}
 
     @property
     def steps(self) -> int:
@@ -155,7 +163,12 @@ class Run:
 
     @property
     def key(self) -> str:
-        return digest(self)
+        """From every setting that differs from its default: a field added later leaves the keys of old runs alone.
+
+        So a changed default is a changed meaning, and needs a new TRAINING_VERSION.
+        """
+        return digest([self.version, self.model, self.model_args, self.data, self.data_args, self.seed,
+                       self.recipe.essence()])
 
     @staticmethod
     def parse(values: Mapping[str, Any]) -> Run:
@@ -253,6 +266,7 @@ class Evidence:
     seeds_needed: int | None = None
     note: str = ""
     parts: tuple[Evidence, ...] = ()
+    blocked: str = ""  # why no verdict may rest on this, e.g. an arm that has not learned its task yet
 
 
 @dataclass(frozen=True)

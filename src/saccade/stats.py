@@ -109,7 +109,8 @@ def all_of(*evidence: Evidence, note: str = "") -> Evidence:
     needs = [e.seeds_needed for e in open_parts]
     needed = max((n for n in needs if n), default=None) if None not in needs else None
     method = f"all of {len(evidence)}; shown: {weakest.method}"
-    return Evidence(shown, weakest.p, against, method, weakest.unit, needed, note or weakest.note, evidence)
+    blocked = next((e.blocked for e in evidence if e.blocked), "")
+    return Evidence(shown, weakest.p, against, method, weakest.unit, needed, note or weakest.note, evidence, blocked)
 
 
 def spread_greater(a: Mapping[int, float], b: Mapping[int, float], *, ratio: float = 1.0, unit: str = "ratio",
@@ -190,6 +191,11 @@ def power_t(effect: float, n: int, alpha: float = ALPHA) -> float:
 def seeds_needed(effect: float, *, power: float = POWER, alpha: float = ALPHA) -> int | None:
     """Fewest seeds with that power (noncentral t); None without an effect in the right direction."""
     return _smallest(lambda n: power_t(effect, n, alpha), power) if effect > 0 else None
+
+
+def effect_of(p: float, n: int) -> float:
+    """The effect in sds of a one-sided t test of n seeds that gave this p."""
+    return -_t_quantile(min(max(p, 1e-300), 1 - 1e-16), n - 1) / math.sqrt(n)
 
 
 @dataclass(frozen=True)

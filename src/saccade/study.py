@@ -20,10 +20,10 @@ from saccade.spec import (
     Verdict,
     suggest,
 )
+from saccade.stats import ALPHA
 from saccade.table import Table
 
 MIN_PAIRS = 5  # no verdict below this many seeds
-ALPHA = 0.05
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def judge(study: Study, table: Table, scale: str) -> tuple[Verdict, ...]:
     # Two-sided: a claim may come out either way, and both are decisions.
     tested = {i: _two_sided(e) for i, e in enumerate(found) if isinstance(e, Evidence) and _enough(e)}
     adjusted = dict(zip(tested, stats.holm(list(tested.values())), strict=True))
-    return tuple(_verdict(study, c, e, adjusted.get(i)) for i, (c, e) in
+    return tuple(_verdict(study, c, e, adjusted.get(i), len(tested)) for i, (c, e) in
                  enumerate(zip(study.claims, found, strict=True)))
 
 
@@ -121,17 +121,19 @@ def _evidence(claim: Claim, table: Table, scale: str) -> Evidence | str:
 
 
 def _enough(evidence: Evidence) -> bool:
-    return evidence.estimate.method == "exact" or evidence.estimate.n >= MIN_PAIRS
+    return not evidence.blocked and (evidence.estimate.method == "exact" or evidence.estimate.n >= MIN_PAIRS)
 
 
 def _two_sided(evidence: Evidence) -> float:
     return min(1.0, 2 * min(evidence.p, evidence.p_against))
 
 
-def _verdict(study: Study, claim: Claim, found: Evidence | str, p: float | None) -> Verdict:
+def _verdict(study: Study, claim: Claim, found: Evidence | str, p: float | None, tested: int) -> Verdict:
     evidence = found if isinstance(found, Evidence) else None
     if evidence is None:
         says = str(found)
+    elif evidence.blocked:
+        says = "undecided"
     elif p is None:
         says = f"too few seeds ({evidence.estimate.n} of {MIN_PAIRS})"
     elif p < ALPHA:
@@ -139,7 +141,15 @@ def _verdict(study: Study, claim: Claim, found: Evidence | str, p: float | None)
     else:
         says = "undecided"
     remark = evidence.note if evidence else ""
-    if says == "undecided" and evidence and evidence.seeds_needed:
-        remark = f"about {evidence.seeds_needed} seeds needed" + (f"; {remark}" if remark else "")
+    if says == "undecided" and evidence:
+        remark = "; ".join(r for r in (evidence.blocked or _more_seeds(evidence, max(1, tested)), remark) if r)
     return Verdict(claim.id, says, claim.statement, claim.tested, claim.paper, claim.concluded, evidence, p,
                    remark, study.differences(claim.id))
+
+
+def _more_seeds(evidence: Evidence, claims: int) -> str:
+    """How many seeds would settle it if the effect seen is real, at the level that Holm may ask of one claim."""
+    n = evidence.estimate.n
+    effect = stats.effect_of(evidence.p, n)
+    need = stats.seeds_needed(effect, alpha=ALPHA / claims) if n and effect > 0 else None
+    return "the effect points the other way" if need is None else f"about {max(need, n + 1)} seeds needed"

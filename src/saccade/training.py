@@ -49,7 +49,7 @@ class Watch:
 
 @dataclass(frozen=True)
 class Done:
-    outcome: str  # finished, diverged
+    outcome: str  # finished, diverged, timeout
     reason: str
     step: int
     seconds: float  # over all sittings of a run that was stopped and resumed
@@ -75,10 +75,14 @@ def train(run: Run, device: str = "cpu", resume: bytes | None = None) -> Iterato
     window = max(1, recipe.steps // WINDOWS)
     watch_at = {round(recipe.steps * i / recipe.watch) for i in range(1, recipe.watch + 1)}
     curve: Curve = []
+    errors: list[float] = []  # on the whole training set, an entry an epoch; kept only where a rule reads it
     first, right, order_of, order = 0, torch.zeros((), dtype=torch.long, device=device), -1, images.y
     if resume is not None:
-        first, curve, right, spent = _restore(resume, model, optimizer, device)
-        began -= spent
+        meta = _restore(resume, model, optimizer)
+        first, curve, errors = meta["step"], meta["curve"], meta["errors"]
+        right += meta["right"]
+        began -= meta["seconds"]
+    reason, outcome, done = f"all {recipe.steps} steps", "finished", first
 
     global_state = torch.get_rng_state()  # dropout draws from it; it is seeded step by step and put back
     try:
@@ -102,12 +106,11 @@ def train(run: Run, device: str = "cpu", resume: bytes | None = None) -> Iterato
                 nn.utils.clip_grad_norm_(model.parameters(), recipe.clip)
             optimizer.step()
 
-            done = step + 1
+            done, spent = step + 1, time.perf_counter() - began
             right += (logits.detach().argmax(1) == y).sum()
             if (device == "cpu" or done % SYNC == 0 or done == recipe.steps) and not math.isfinite(loss.item()):
-                yield Done("diverged", f"the loss was {loss.item()} at step {done}", done,
-                           time.perf_counter() - began, curve, model)
-                return
+                reason, outcome = f"the loss was {loss.item()} at step {done}", "diverged"
+                break
             if done % window == 0:
                 curve.append(_point(done * batch, "online", right.item() / (window * batch), window * batch))
                 right.zero_()
@@ -116,16 +119,27 @@ def train(run: Run, device: str = "cpu", resume: bytes | None = None) -> Iterato
                 hits = subject.correct(held_out)
                 curve.append(_point(done * batch, watch_split, float(hits.mean()), len(hits)))
                 yield Watch(**curve[-1])
-            spent = time.perf_counter() - began
-            yield Step(done, recipe.steps, loss.detach(), functools.partial(
-                _state, {"step": done, "curve": curve, "right": int(right), "seconds": spent}, model, optimizer))
+            if recipe.patience and done % per_epoch == 0:
+                errors.append(1 - float(subject.correct(images).mean()))
+                if settled(errors, recipe.patience, len(images)):
+                    reason = f"training error unchanged over {recipe.patience} epochs"
+                    break
+            if recipe.max_seconds and spent > recipe.max_seconds:
+                reason, outcome = f"{recipe.max_seconds:.0f} seconds were up at step {done}", "timeout"
+                break
+            meta = {"step": done, "curve": curve, "errors": errors, "right": int(right), "seconds": spent}
+            yield Step(done, recipe.steps, loss.detach(), functools.partial(_state, meta, model, optimizer))
     finally:
         torch.set_rng_state(global_state)
-    spent = time.perf_counter() - began
-    if all(bool(torch.isfinite(p).all()) for p in model.parameters()):
-        yield Done("finished", f"all {recipe.steps} steps", recipe.steps, spent, curve, model)
-    else:
-        yield Done("diverged", "a weight was not finite after the last step", recipe.steps, spent, curve, model)
+    if outcome == "finished" and not all(bool(torch.isfinite(p).all()) for p in model.parameters()):
+        reason, outcome = "a weight was not finite after the last step", "diverged"
+    yield Done(outcome, reason, done, time.perf_counter() - began, curve, model)
+
+
+def settled(errors: list[float], patience: int, n: int) -> bool:
+    """Whether the training error moved by at most one picture over the last `patience` epochs."""
+    last = errors[-patience:]
+    return len(errors) > patience and max(last) - min(last) <= 1 / n + 1e-12
 
 
 def make_optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
@@ -177,10 +191,9 @@ def _state(meta: dict[str, Any], model: nn.Module, optimizer: torch.optim.Optimi
     return safetensors.torch.save({k: v.cpu().clone() for k, v in tensors.items()})
 
 
-def _restore(state: bytes, model: nn.Module, optimizer: torch.optim.Optimizer,
-             device: str) -> tuple[int, Curve, Tensor, float]:
+def _restore(state: bytes, model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
     tensors = safetensors.torch.load(state)
-    meta = json.loads(bytes(tensors.pop("meta").tolist()))
+    meta: dict[str, Any] = json.loads(bytes(tensors.pop("meta").tolist()))
     model.load_state_dict({k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")})
     slots: dict[int, dict[str, Tensor]] = {}
     for name, value in tensors.items():
@@ -188,4 +201,4 @@ def _restore(state: bytes, model: nn.Module, optimizer: torch.optim.Optimizer,
             _, i, slot = name.split(".", 2)
             slots.setdefault(int(i), {})[slot] = value
     optimizer.load_state_dict({"state": slots, "param_groups": optimizer.state_dict()["param_groups"]})
-    return meta["step"], meta["curve"], torch.tensor(meta["right"], device=device), meta["seconds"]
+    return meta
