@@ -292,6 +292,8 @@ def test_many_points_become_a_band_and_many_panels_rows():
     curve = {x: {0: 0.01 * x, 1: 0.02 * x} for x in range(1, 60)}
     panel = Panel("p", (figures.line("a", curve, family="mlp"),), "step")
     assert len(draw.draw(Curves("t", (panel,))).axes[0].collections) == 1
+    many = Panel("p", (figures.line("a", {x: curve[x] for x in (1, 2, 3, 4, 5)}, family="mlp"),) * 14, "step")
+    assert len(draw.draw(Curves("t", (many,))).axes[0].collections) == 14
     assert len(draw.draw(Curves("t", (panel,) * 5)).axes) == 8
 
 

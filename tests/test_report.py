@@ -92,7 +92,7 @@ VERDICTS = (
         "D-H1", "reproduced", evidence(parts=(evidence(note="at x=1"), evidence(0.05, note="at x=8"))), 0.0004
     ),
     verdict("D-H2", "contradicted", evidence(-0.044), 0.02, differs=("five seeds instead of ten",)),
-    verdict("D-H3", "undecided", evidence(0.001, seeds_needed=9), 0.4, remark="about 9 seeds needed; x = 8"),
+    verdict("D-H3", "undecided", evidence(0.001), 0.4, remark="about 9 seeds needed; x = 8"),
     verdict("D-H4", "too few seeds (1 of 5)", evidence(n=1)),
     verdict("D-L1", "needs large scale"),
     verdict(
@@ -423,9 +423,11 @@ def test_terminal_rows():
     assert rows[1][3] == "✓ reproduced"
     assert rows[3] == ("D-H3", "finding of D-H3", "+0.1 [-1.4, 1.6] n=5", "? undecided, about 9 seeds needed")
     assert rows[5][2:] == ("–", "↑ needs large scale")
-    assert rows[7][1] == NASTY[:47] + "…"
-    assert rows[7][3] == "? undecided"
+    assert rows[7][1] == NASTY[:39].rstrip() + "…"
+    assert rows[7][3] == "? undecided, <script>alert('x')</script> & 1…"
     assert all(sum(map(len, row)) + 6 <= 120 for row in rows)
+    blocked = verdict("D-H6", "undecided", evidence(), remark="CNN is under-trained (15 %); more; x = 8")
+    assert report.terminal([blocked])[1][3] == "? undecided, CNN is under-trained"
 
 
 def test_the_summary_counts_every_verdict():

@@ -179,7 +179,8 @@ class Heatmap:
     note: str = ""
 
     def rows(self) -> list[Flat]:
-        return [{"row": row, "column": column, **_numbers(e)} for row, line in zip(self.row_labels, self.cells, strict=True)
+        return [{"row": row, "column": column, **_numbers(e)}
+                for row, line in zip(self.row_labels, self.cells, strict=True)
                 for column, e in zip(self.column_labels, line, strict=True) if e is not None]
 
 

@@ -222,12 +222,11 @@ def _html_cell(cell: Cell) -> str:
 
 def _inline_svg(shown: Shown) -> str:
     """As part of a page: ids of its own, the page's light or dark colours, words for those who listen."""
-    prefix = f"f{shown.number}-"
     svg = shown.svg[shown.svg.index("<svg"):]
     svg = re.sub(r"<title>.*?</title>|<metadata>.*?</metadata>|<style.*?</style>", "", svg, flags=re.S)
-    svg = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}", svg)
-    for ink, name in ((figures.INK, "ink"), (figures.MUTED, "muted"), (figures.GRID, "grid"),
-                      (figures.PAPER, "card")):
+    svg = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>f{shown.number}-", svg)
+    inks = {"ink": figures.INK, "muted": figures.MUTED, "grid": figures.GRID, "card": figures.PAPER}
+    for name, ink in inks.items():
         svg = re.sub(rf"(fill|stroke): {ink}", rf"\1: var(--{name})", svg)
     width = re.search(r'width="([\d.]+)pt"', svg)
     size = f'style="max-width:{1.28 * float(width[1]):.0f}pt" ' if width else ""
@@ -237,9 +236,8 @@ def _inline_svg(shown: Shown) -> str:
 
 def to_markdown(document: Document) -> str:
     shout = [f"> **{_md(document.loud)}**"] if document.loud else []
-    top = [f"# {_md(document.question)}", f"saccade report on `{document.study}`, {_md(document.scale)} scale. "
-           f"{_md_cell(document.citation)}"]
-    return "\n\n".join([*shout, *top, *map(_md_block, document.blocks)]) + "\n"
+    about = f"saccade report on `{document.study}`, {_md(document.scale)} scale. {_md_cell(document.citation)}"
+    return "\n\n".join([*shout, f"# {_md(document.question)}", about, *map(_md_block, document.blocks)]) + "\n"
 
 
 def _md(text: str) -> str:
@@ -278,10 +276,10 @@ def _md_block(block: Block) -> str:
             grid = [[_md(h) for h in head], ["---"] * len(head), *([_md_cell(c) for c in r] for r in rows)]
             return f"{_md(caption)}\n\n" + "\n".join("| " + " | ".join(line) + " |" for line in grid)
         case Fold(id, name, words, says, inner):
-            start = f"<b>{html.escape(name)}</b> {html.escape(words)} <i>({html.escape(says)})</i>"
-            start = start.replace("](", "&#93;(")  # a backslash would show inside HTML
-            return "\n\n".join([f'<a id="{id}"></a>\n<details><summary>{start}</summary>',
-                                *map(_md_block, inner), "</details>"])
+            title = f"<b>{html.escape(name)}</b> {html.escape(words)} <i>({html.escape(says)})</i>"
+            title = title.replace("](", "&#93;(")  # a backslash would show inside HTML
+            start = f'<a id="{id}"></a>\n<details><summary>{title}</summary>'
+            return "\n\n".join([start, *map(_md_block, inner), "</details>"])
         case Counts(sentence, _):
             return f"**{_md(sentence)}**"
         case Shown():

@@ -9,6 +9,7 @@ import csv
 import io
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,14 +36,15 @@ from saccade.pages import (
     Text,
 )
 from saccade.spec import Evidence, SaccadeError, Settings, Verdict, suggest
+from saccade.stats import ALPHA
 from saccade.store import write_atomic
-from saccade.study import ALPHA, MIN_PAIRS, Choice, Figure, Study
+from saccade.study import MIN_PAIRS, Choice, Figure, Study
 from saccade.table import Table
 
 WRITERS = {"md": pages.to_markdown, "html": pages.to_html, "tex": pages.to_latex}
 FORMATS = ("md", "html", "csv", "tex")
 RUNS = ("runs", "done", "diverged", "failed")
-PAPER_WIDTH = 48  # characters of what the paper found, on a terminal
+PAPER_WIDTH, REASON_WIDTH = 40, 32  # characters on a terminal
 LOUD = ("DRAWN DATA, NOT REAL DATA: the images behind every number here were made by a program, so nothing "
         "below speaks about the paper's own data sets.")
 READING = "A verdict says whether the paper's finding (“paper found”), not its hypothesis, came out again."
@@ -53,7 +55,8 @@ METHOD = (
     "p is two-sided and Holm-corrected over all claims of this study that could be tested. Below "
     f"{ALPHA:g} the paper's finding is reproduced or, when the effect runs the other way, contradicted; otherwise "
     "it is undecided, which does not say that there is no difference.",
-    f"No verdict is given below {MIN_PAIRS} seeds. Every planned claim is listed, also those that failed.",
+    f"No verdict is given below {MIN_PAIRS} seeds. A claim about an arm that has not learned its own task stays "
+    "undecided, whatever its p. Every planned claim is listed, also those that failed.",
     "Runs that diverged or failed are not replaced; their number stands beside every mean that lacks them.",
     "In the figures points are single seeds, bars or bands are the intervals, and a hollow diamond is the "
     "paper's value.",
@@ -97,10 +100,10 @@ def terminal(verdicts: Iterable[Verdict]) -> list[tuple[str, ...]]:
     """The headings, then a row for each claim, about 120 characters wide together."""
     rows = []
     for v in verdicts:
-        found = v.paper if len(v.paper) <= PAPER_WIDTH else v.paper[:PAPER_WIDTH - 1].rstrip() + "…"
-        seeds = v.evidence.seeds_needed if v.evidence and v.says == "undecided" else None
-        says = f"{pages.look(v.says).sign} {v.says}" + (f", about {seeds} seeds needed" if seeds else "")
-        rows.append((v.claim, found or "–", ours(v.evidence), says))
+        # A remark begins with what an open verdict lacks, as in "about 9 seeds needed; ...".
+        reason = re.split(r"; | \(", v.remark)[0] if v.says == "undecided" else ""
+        says = f"{pages.look(v.says).sign} {v.says}" + (f", {_short(reason, REASON_WIDTH)}" if reason else "")
+        rows.append((v.claim, _short(v.paper, PAPER_WIDTH) or "–", ours(v.evidence), says))
     return [("claim", "paper found", "ours", "verdict"), *rows]
 
 
@@ -263,6 +266,10 @@ def _json(study: Study, scale: str, chosen: Settings, verdicts: Sequence[Verdict
 def _counted(verdicts: Iterable[Verdict]) -> tuple[tuple[pages.Look, int], ...]:
     said = [pages.look(v.says) for v in verdicts]
     return tuple((look, said.count(look)) for look in pages.LOOKS.values() if look in said)
+
+
+def _short(text: str, width: int) -> str:
+    return text if len(text) <= width else text[:width - 1].rstrip() + "…"
 
 
 def _p(p: float | None) -> str:

@@ -1,0 +1,128 @@
+"""p labelled pictures of a set, nested in p and balanced over classes, with label noise if wanted.   Catteau, TP IV"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from saccade import rng
+from saccade.data import source
+from saccade.data.images import Plain, Triple, shuffled, tensors
+from saccade.registry import data
+from saccade.spec import SaccadeError, suggest
+
+SIZE = 32
+SPLITS = ("train", "test")
+RESIZES = ("bilinear", "pad")
+STANDARDS = ("channel", "none")
+REPLACEMENTS = ("other", "any")
+
+
+@data(version=1, watch="test", sets=("of",))
+def points(
+    split: str,
+    *,
+    seed: int,
+    of: str = "cifar10",
+    p: int = 1024,
+    noise: float = 0.0,
+    only: Sequence[int] = (),
+    replacement: str = "other",
+    resize: str = "bilinear",
+    standardise: str = "channel",
+) -> Plain:
+    """The first p of one seeded, class-balanced order of a training set; the test split whole, in a seeded order.
+
+    Sets are 1 x 32 x 32 (mnist, fashion_mnist, procedural_digits) or 3 x 32 x 32 (cifar10, procedural_textures).
+    A label is wrong with probability `noise`, in training only: drawn once a seed, so that the wrong labels of
+    10 % are among those of 20 %; replacement="any" may draw the right label again. `only` keeps these classes
+    and numbers them from 0.
+    """
+    for name, value, known in (("split", split, SPLITS), ("data set", of, source.known()),
+                               ("replacement", replacement, REPLACEMENTS), ("resize", resize, RESIZES),
+                               ("standardise", standardise, STANDARDS)):
+        if value not in known:
+            raise SaccadeError(suggest(name, value, known))
+    if not 0 <= noise <= 1:
+        raise SaccadeError(f"noise must be in [0, 1], a share of wrong labels, not {noise}.")
+    x, y = _sized(of, split, resize)
+    classes = int(y.max()) + 1
+    kept = torch.arange(len(y))
+    if only:
+        kept, y, classes = _keep(y, tuple(only), of, classes)
+    if split == "test":
+        order = shuffled(len(y), seed, "sample", split)
+        y = y[order]
+    else:
+        if not 1 <= p <= len(y):
+            raise SaccadeError(f"p must be between 1 and {len(y)}, the size of {of}'s training set"
+                               f"{' in these classes' if only else ''}, not {p}.")
+        order = balanced(y, seed)[:p]
+        y = noisy(y, classes, noise, seed, replacement)[order]
+    mean, std = _moments(of, resize) if standardise == "channel" else ((0.0,) * x.shape[1], (1.0,) * x.shape[1])
+    return Plain(y, classes, mean, std, x[kept[order]])
+
+
+def balanced(y: Tensor, seed: int) -> Tensor:
+    """An order whose every beginning has all classes equally often, up to one: the k-th of each class before the next."""
+    first = shuffled(len(y), seed, "points")
+    rank = torch.empty(len(y))
+    for label in y.unique():
+        mine = first[y[first] == label]
+        rank[mine] = torch.arange(len(mine), dtype=rank.dtype)
+    return (rank + torch.rand(len(y), generator=rng.stream(seed, "points", "ties"))).argsort()
+
+
+def noisy(y: Tensor, classes: int, noise: float, seed: int, replacement: str) -> Tensor:
+    draw = rng.stream(seed, "label_noise")
+    wrong = torch.rand(len(y), generator=draw) < noise
+    other = (y + torch.randint(1, classes, (len(y),), generator=draw)) % classes
+    if replacement == "any":
+        other = torch.randint(classes, (len(y),), generator=draw)
+    return torch.where(wrong, other, y)
+
+
+def _keep(y: Tensor, only: tuple[int, ...], of: str, classes: int) -> tuple[Tensor, Tensor, int]:
+    for label in only:
+        if not 0 <= label < classes:
+            raise SaccadeError(f"{of} has the classes 0 to {classes - 1}, not {label}.")
+    if len(set(only)) != len(only) or len(only) < 2:
+        raise SaccadeError(f"only needs at least two different classes, as in only=(5, 8), not {only}.")
+    place = torch.full((classes,), -1)
+    place[list(only)] = torch.arange(len(only))
+    kept = (place[y] >= 0).nonzero()[:, 0]
+    return kept, place[y[kept]], len(only)
+
+
+@functools.lru_cache(maxsize=8)
+def _sized(of: str, split: str, resize: str) -> tuple[Tensor, Tensor]:
+    """(n, c, 32, 32) uint8; grey sets of 28 pixels are enlarged or framed."""
+    x, y = tensors(of, split)
+    if x.ndim == 4:
+        return x, y
+    x = x[:, None]
+    if resize == "pad":
+        margin = (SIZE - x.shape[-1]) // 2
+        return F.pad(x, (margin,) * 4), y
+    large = [F.interpolate(part.float(), size=(SIZE, SIZE), mode="bilinear", align_corners=False).round_().byte()
+             for part in x.split(10_000)]
+    return torch.cat(large), y
+
+
+@functools.lru_cache(maxsize=8)
+def _moments(of: str, resize: str) -> tuple[Triple, Triple]:
+    """Mean and standard deviation by channel of the whole training set: the same for every p, class choice and seed."""
+    x = _sized(of, "train", resize)[0]
+    counts = torch.zeros(x.shape[1], 256, dtype=torch.double)
+    for part in x.split(5_000):
+        for c in range(x.shape[1]):
+            counts[c] += torch.bincount(part[:, c].flatten().int(), minlength=256)
+    level = torch.arange(256, dtype=torch.double) / 255
+    share = counts / counts.sum(1, keepdim=True)
+    mean = share @ level
+    std = (share @ level**2 - mean**2).sqrt()
+    return tuple(round(v, 4) for v in mean.tolist()), tuple(round(v, 4) for v in std.tolist())

@@ -1,0 +1,139 @@
+"""The command line as a user meets it: separate processes, exit codes, one sentence for each mistake."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+DRAWN = ["digits=procedural_digits", "scenes=procedural_textures"]
+
+
+def saccade(*words, cwd=None, **env):
+    import os
+
+    return subprocess.run([sys.executable, "-m", "saccade.cli", *map(str, words)], capture_output=True, text=True, cwd=cwd,
+                          env={**os.environ, **env}, timeout=170)
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    """A lab with two tiny CNN runs in it, made by the command itself."""
+    folder = tmp_path_factory.mktemp("cli") / "lab"
+    done = saccade("run", "digits_on_backgrounds", "--scale", "smoke", "--only", "CNN", "--lab", folder, "--json",
+                   "--set", *DRAWN)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["to train"] == 4 and told["complete"] == 0
+    return folder
+
+
+def test_no_torch_is_loaded_for_what_must_answer_at_once(lab):
+    code = ("import sys; from saccade import cli; words = sys.argv[1:]\n"
+            "try:\n    cli.main(words)\nexcept SystemExit as e:\n    assert not e.code, e.code\n"
+            "assert 'torch' not in sys.modules, 'torch was loaded'")
+    for words in (["--help"], ["list"], ["status", "--lab", str(lab)], ["run", "--help"],
+                  ["report", "digits_on_backgrounds", "--scale", "smoke", "--lab", str(lab), "--format", "md", "--set", *DRAWN]):
+        done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
+        assert done.returncode == 0, (words, done.stderr)
+
+
+def test_a_second_call_trains_nothing(lab):
+    again = saccade("run", "digits_on_backgrounds", "--scale", "smoke", "--only", "CNN", "--lab", lab, "--json", "--set", *DRAWN)
+    told = json.loads(again.stdout)
+    assert told["trained"] == 0 and told["complete"] == 4
+    assert all(v["says"].startswith("too few seeds") for v in told["verdicts"])
+    assert all(name in told["report"] for name in ("md", "html", "csv", "tex"))
+
+
+@pytest.mark.parametrize(("words", "says"), [
+    (["run", "digits_on_background"], 'no study "digits_on_background"; did you mean digits_on_backgrounds?'),
+    (["run", "digits_on_backgrounds", "--scale", "smal"], "did you mean small?"),
+    (["run", "digits_on_backgrounds", "--set", "head=1"], "did you mean heads?"),
+    (["run", "digits_on_backgrounds", "--set", "heads=3"], "heads must be one of 1, 2"),
+    (["run", "digits_on_backgrounds", "--set", "images=lots"], "images must be int"),
+    (["run", "digits_on_backgrounds", "--set", "heads"], "--set takes name=value"),
+    (["run", "digits_on_backgrounds", "--only", "RNN"], 'no arm of digits_on_backgrounds matches "RNN"'),
+    (["run", "digits_on_backgrounds", "--device", "gpu"], 'no device "gpu"'),
+    (["run", "digits_on_backgrounds", "--jobs", "0"], "--jobs must be at least 1"),
+    (["run", "digits_on_backgrounds", "--lab", "/dev/null/lab"], "cannot write"),
+    (["run", "nowhere.py"], "no file nowhere.py"),
+    (["train", "lennet"], "did you mean lenet?"),
+    (["train", "lenet", "--set", "haed=mean"], "did you mean head?"),
+    (["train", "lenet", "--seeds", "a:b"], "--seeds takes one seed or a range"),
+    (["train", "lenet", "--images", "-5"], "images must be at least 1"),
+    (["train", "lenet", "--recipe", "lr=-1"], "lr must be above 0"),
+    (["train", "lenet", "--recipe", "rate=1"], "known: optimizer"),
+    (["show", "lenett"], "did you mean lenet?"),
+    (["list", "model"], "did you mean models?"),
+    (["data", "fetch", "mnits"], "did you mean mnist?"),
+    (["status", "--lab", "nowhere"], "no lab at nowhere"),
+    (["lab", "merge", "nowhere"], "folder of another lab"),
+    (["report", "digits_on_backgrounds", "--lab", "nowhere"], "no results of digits_on_backgrounds"),
+    (["report", "digits_on_backgrounds", "--format", "docx"], 'no format "docx"'),
+])
+def test_each_mistake_gets_one_sentence_and_exit_code_two(words, says, tmp_path):
+    done = saccade(*words, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr and len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_damaged_run_is_named_left_alone_and_redone_on_request(lab, tmp_path):
+    import shutil
+
+    mine = tmp_path / "lab"
+    shutil.copytree(lab, mine)
+    victim = sorted(mine.glob("runs/*/weights.safetensors"))[1]
+    content = bytearray(victim.read_bytes())
+    content[1000] ^= 1
+    victim.write_bytes(bytes(content))
+    words = ["run", "digits_on_backgrounds", "--scale", "smoke", "--only", "CNN", "--lab", mine, "--set", *DRAWN]
+    refused = saccade(*words)
+    assert refused.returncode == 2 and str(victim) in refused.stderr and "--redo-damaged" in refused.stderr
+    assert saccade("lab", "verify", "--lab", mine).returncode == 1
+    mended = saccade(*words, "--redo-damaged", "--json")
+    assert json.loads(mended.stdout)["trained"] == 1
+    original = lab / "runs" / victim.parent.name / "weights.safetensors"
+    assert victim.read_bytes() == original.read_bytes()  # the same bits again
+    assert saccade("lab", "verify", "--lab", mine).returncode == 0
+    assert list((mine / "aside").iterdir())
+
+
+def test_plan_status_figures_and_reports(lab, tmp_path):
+    plan = saccade("run", "digits_on_backgrounds", "--scale", "smoke", "--lab", lab, "--dry-run", "--json", "--set", *DRAWN)
+    told = json.loads(plan.stdout)
+    assert told["complete"] == 4 and told["arms"]["MHA"]["runs"] == 2 and told["seconds"] > 0
+    status = json.loads(saccade("status", "--lab", lab, "--json").stdout)
+    assert status["finished"] == 4 and status["runs"] == 4
+    drawn = saccade("figures", "digits_on_backgrounds", "--scale", "smoke", "--lab", lab, "--only", "fig8_backgrounds",
+                    "--format", "png", "--to", tmp_path, "--set", *DRAWN)
+    assert (tmp_path / "fig8_backgrounds.png").stat().st_size > 5000, drawn.stderr
+    page = saccade("report", "digits_on_backgrounds", "--scale", "smoke", "--lab", lab, "--to", tmp_path / "out", "--set", *DRAWN)
+    assert page.returncode == 0
+    text = (tmp_path / "out" / "report.md").read_text()
+    assert "DRAWN DATA" in text.splitlines()[0] and "D-H1" in text
+
+
+def test_list_show_and_data(tmp_path):
+    listed = json.loads(saccade("list", "--json").stdout)
+    assert {"lenet", "mha_lenet", "basic_vit"} <= {m["name"] for m in listed["models"]}
+    assert any(m["about"] for m in listed["studies"])
+    card = json.loads(saccade("show", "mha-lenet", "--json").stdout)
+    assert card["parameters"] == 68_064 and card["arguments"]["heads"] == 2
+    study = saccade("show", "digits_on_backgrounds").stdout
+    assert "D-F8-x8" in study and "blend" in study
+    empty = json.loads(saccade("data", "list", "--json", SACCADE_DATA=str(tmp_path)).stdout)
+    assert {d["name"]: d["state"] for d in empty}["mnist"] == "not fetched"
+    assert saccade("--version").stdout.startswith("saccade ")
+
+
+def test_train_prints_an_estimate_and_takes_plugins(tmp_path):
+    plugin = tmp_path / "mine.py"
+    plugin.write_text("from torch import nn\nfrom saccade.registry import model\n\n\n@model(family='mlp')\n"
+                      "def one_layer(classes=10, *, scale=1.0):\n    '''A linear map.'''\n"
+                      "    return nn.Sequential(nn.Flatten(), nn.Linear(3072, classes))\n")
+    done = saccade("train", "one_layer", "--plugin", plugin, "--seeds", "0:2", "--images", "320", "--lab", tmp_path / "lab",
+                   "--data-set", *DRAWN, "backgrounds=2")
+    assert done.returncode == 0, done.stderr
+    assert "one_layer: accuracy on ood" in done.stdout and "2 seeds" in done.stdout
