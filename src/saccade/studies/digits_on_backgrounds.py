@@ -299,9 +299,9 @@ def augmenting_helps(table: Table) -> Evidence:
     return stats.greater(gains["MHA"], gains["CNN"])
 
 
-_LOOK: Mapping[str, dict[str, Any]] = {
-    "CNN": {"family": "cnn"}, "MHA": {"family": "attention"}, "ViT": {"family": "vit"},
-}
+_LOOK = {"CNN": {"family": "cnn"}, "MHA": {"family": "attention"}, "ViT": {"family": "vit"}}
+_OVER_X: dict[str, Any] = {"y": "accuracy", "x": "backgrounds", "x_label": "backgrounds per digit class, x",
+                           "y_label": "accuracy", "x_log": 2, "y_percent": True}
 
 
 @figure("Accuracy against backgrounds per digit", paper="Figure 8")
@@ -310,8 +310,7 @@ def fig8_backgrounds(table: Table) -> FigureData:
               "where": {"arm": arm, "split": split}}
              for arm, look in _LOOK.items()
              for split, dash in (("train", "dotted"), ("id", "dashed"), ("ood", "solid"))]
-    return figures.curves(table, y="accuracy", x="backgrounds", lines=lines, x_label="backgrounds per digit class, x",
-                          y_label="accuracy", x_log=2, y_percent=True)
+    return figures.curves(table, lines=lines, **_OVER_X)
 
 
 @figure("Accuracy on unseen backgrounds, digit moved, turned or shrunk", paper="Figure 9")
@@ -321,8 +320,7 @@ def fig9_transforms(table: Table) -> FigureData:
         for (name, value), dash in zip(OVERVIEW.items(), ("dashed", "dashdot", "dotted"), strict=True)]
     lines = [{"label": f"{arm}, {label}", **_LOOK[arm], "dash": dash, "where": {"arm": arm, **where}}
              for arm in ("CNN", "MHA") for label, where, dash in kinds]
-    return figures.curves(table, y="accuracy", x="backgrounds", lines=lines, x_label="backgrounds per digit class, x",
-                          y_label="accuracy", x_log=2, y_percent=True)
+    return figures.curves(table, lines=lines, **_OVER_X)
 
 
 def _severity(transform: str, x_label: str) -> Callable[[Table], FigureData]:
@@ -340,8 +338,7 @@ def _severity(transform: str, x_label: str) -> Callable[[Table], FigureData]:
     return make
 
 
-fig10 = Figure("fig10_translation", "Translation of the digit", "Figure 10",
-               _severity("translation", "translation (px)"))
+fig10 = Figure("fig10_translation", "Translation of the digit", "Figure 10", _severity("translation", "shift (px)"))
 fig11 = Figure("fig11_rotation", "Rotation of the digit", "Figure 11",
                _severity("rotation", "rotation (degrees, mean of both directions)"))
 fig12 = Figure("fig12_scale", "Shrinking of the digit", "Figure 12", _severity("scale", "scale"))
@@ -367,20 +364,18 @@ def proposals(table: Table) -> FigureData:
         lines = [{"label": arm + extra, **_LOOK[arm], "dash": {"": "solid", ", pooled": "dashed"}.get(extra, "dotted"),
                   "where": {"arm": arm + extra, "transform": transform, "backgrounds": LOW}} for arm, extra in arms]
         return figures.curves(table, y="accuracy", x="severity", lines=lines, x_label=label, y_label="accuracy",
-                              y_percent=True, panel=f"{transform}, x = {LOW}",
-                              x_down=transform == "scale")
+                              y_percent=True, panel=f"{transform}, x = {LOW}", x_down=transform == "scale")
     return figures.beside(panel("translation", "translation (px)"), panel("rotation", "rotation (degrees)"),
                           panel("scale", "scale"))
 
 
 DIFFERS = (
-    Difference("the thesis' code is not public: attention layer, heads, blending, optimiser and epochs are choices, not "
-               "facts"),
+    Difference("the thesis' code is not public: attention layer, heads, blending, optimiser and epochs are choices"),
     Difference("paired seeds, t intervals and Holm correction instead of overlap of one-standard-deviation bands"),
     Difference("below paper scale: fewer training presentations than the thesis may have used, the same for all arms",
                ("D-H1", "D-H2", "D-F8-x8", "D-F8-rise", "D-F8-cross", "D-F9-pattern", "D-F9-scale", "D-V1")),
     Difference("retention is accuracy relative to the same replication's unmoved accuracy; the thesis reads absolute "
-               "curves that start at different heights; chance is not subtracted, so an arm near it has little to lose",
+               "curves that start at different heights. Chance is not subtracted: an arm near it has little to lose",
                ("D-H3", "D-H4", "D-H5", "D-L1")),
     Difference("backgrounds of the OOD set come from CIFAR-10's test split, those of training from its train split, so "
                "they are disjoint for every x"),
