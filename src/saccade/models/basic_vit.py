@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from einops import rearrange
+from einops import einsum, rearrange
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -36,7 +36,10 @@ class Block(nn.Module):
     def class_token(self, x: Tensor) -> Tensor:
         """The same, for token 0 alone: (n, dim)."""
         seen = class_token_attention(self.norm1(x), self.qkv.weight, self.qkv.bias, self.heads)
-        token = x[:, 0] + self.out(seen)
+        return self.finish(x[:, 0], seen)
+
+    def finish(self, token: Tensor, seen: Tensor) -> Tensor:
+        token = token + self.out(seen)
         return token + self.mlp(self.norm2(token))
 
     def probabilities(self, x: Tensor) -> Tensor:
@@ -54,17 +57,54 @@ class BasicViT(nn.Module):
         self.last = Block(dim, heads)
         self.norm, self.head = nn.LayerNorm(dim), nn.Linear(dim, classes)
 
-    def tokens(self, x: Tensor) -> Tensor:
+    def patches(self, x: Tensor) -> Tensor:
         if x.shape[-2:] != (32, 32):
             raise SaccadeError(f"basic_vit reads 32x32 images, not {x.shape[-2]}x{x.shape[-1]}.")
-        x = self.embed(rearrange(x, "n c (h p) (w q) -> n (h w) (c p q)", p=PATCH, q=PATCH))
+        return rearrange(x, "n c (h p) (w q) -> n (h w) (c p q)", p=PATCH, q=PATCH)
+
+    def tokens(self, x: Tensor) -> Tensor:
+        x = self.embed(self.patches(x))
         return torch.cat([self.cls.expand(len(x), -1, -1), x], 1) + self.positions
 
     def forward(self, x: Tensor) -> Tensor:
+        if not self.early:
+            return self.head(self.norm(self.only_block(self.patches(x))))
         x = self.tokens(x)
         for block in self.early:
             x = block(x)
         return self.head(self.norm(self.last.class_token(x)))
+
+    def only_block(self, f: Tensor) -> Tensor:
+        """The class token after a single block, from patches f (n, 64, k) that are never embedded. Exact.
+
+        Before the first block the class token is the same for all pictures, so its query is too. An embedded patch
+        E f + u then enters in three ways only: its variance, a quadratic form in f; its score, f . (E^T a); and the
+        attended sum, E (sum p f). All three need k = 16c numbers a patch instead of d.
+        """
+        block, norm = self.last, self.last.norm1
+        wq, wk, wv = block.qkv.weight.chunk(3)
+        bq, _, bv = block.qkv.bias.chunk(3)
+        cls = (self.cls + self.positions[:, :1])[0, 0]
+        # Centred over d, as the norm does: E (d, k), u (64, d), the class token (d,).
+        e = self.embed.weight - self.embed.weight.mean(0)
+        u = self.embed.bias + self.positions[0, 1:]
+        u, c = u - u.mean(1, keepdim=True), cls - cls.mean()
+        c = c * (c.square().mean() + norm.eps).rsqrt()
+        q = rearrange(F.linear(c * norm.weight + norm.bias, wq, bq), "(h w) -> h w", h=block.heads)
+        asked = einsum(q * q.shape[-1] ** -0.5, rearrange(wk, "(h w) d -> h w d", h=block.heads), "h w, h w d -> h d")
+        a = asked * norm.weight  # what the norm adds is the same for every token, and cancels in the softmax
+        ea = e.T @ torch.cat([e, a.T], 1)  # (k, k + heads): variance and score share one product with f
+        of_f = f @ ea
+        k = f.shape[-1]
+        square = ((of_f[..., :k] + 2 * (u @ e)) * f).sum(-1) + u.square().sum(1)
+        r = (square / len(e) + norm.eps).rsqrt()  # (n, 64)
+        scores = torch.cat([(a @ c).expand(len(f), 1, -1), (of_f[..., k:] + u @ a.T) * r[..., None]], 1)
+        p = torch.softmax(scores, 1)  # (n, 65, heads)
+        own, w = p[:, 0, :, None], (p[:, 1:] * r[..., None]).transpose(1, 2)
+        seen = (w @ f) @ e.T + w @ u + own * c  # (n, heads, d)
+        seen = einsum(seen * norm.weight + norm.bias, rearrange(wv, "(h w) d -> h w d", h=block.heads),
+                      "n h d, h w d -> n h w")
+        return block.finish(cls, rearrange(seen, "n h w -> n (h w)") + bv)
 
     def attention(self, x: Tensor) -> list[Tensor]:
         """Probabilities of every block as (n, heads, queries, keys), by the dense path."""

@@ -28,8 +28,11 @@ class PatchAttention(nn.Module):
         if not 1 <= heads <= width or (reading != "E" and out % heads):
             raise SaccadeError(f"heads must divide {out}, not be {heads}; 1 and 2 divide both layers' widths.")
         self.heads, self.reading = heads, reading
-        if reading == "A":  # separate maps 75 -> 6 for q, k, v: one convolution
+        if reading == "A":  # separate maps 75 -> 6 for q, k, v: one convolution, started as the library starts three
             self.qkv = nn.Conv2d(channels, 3 * out, 5)
+            with torch.no_grad():
+                self.qkv.weight.copy_(torch.cat([_patches(channels, out).weight for _ in range(3)]))
+            _no_bias_yet(self.qkv)
         elif reading == "B":  # a linear map for the query, then the library layer with kdim = vdim = 75
             self.before = nn.Conv2d(channels, out, 5)
             self.q, self.k, self.v = _square(out), _patches(channels, out), _patches(channels, out)
@@ -39,7 +42,7 @@ class PatchAttention(nn.Module):
         else:  # the library layer on the patches themselves, then a linear map 75 -> 6
             self.q, self.k, self.v = (_patches(channels, width) for _ in range(3))
             self.after = nn.Conv2d(width, out, 1)
-        self.out = nn.Conv2d(width, width, 1) if reading == "A" else _no_bias_yet(nn.Conv2d(width, width, 1))
+        self.out = _no_bias_yet(nn.Conv2d(width, width, 1))
 
     def maps(self, x: Tensor) -> list[Tensor]:
         """q, k, v as (n, out, h', w')."""
