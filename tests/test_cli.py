@@ -1,18 +1,19 @@
 """The command line as a user meets it: separate processes, exit codes, one sentence for each mistake."""
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 
 import pytest
 
+SMOKE = ["run", "digits_on_backgrounds", "--scale", "smoke"]
 DRAWN = ["digits=procedural_digits", "scenes=procedural_textures"]
 
 
 def saccade(*words, cwd=None, **env):
-    import os
-
-    return subprocess.run([sys.executable, "-m", "saccade.cli", *map(str, words)], capture_output=True, text=True, cwd=cwd,
+    return subprocess.run([sys.executable, "-m", "saccade", *map(str, words)], capture_output=True, text=True, cwd=cwd,
                           env={**os.environ, **env}, timeout=170)
 
 
@@ -20,8 +21,7 @@ def saccade(*words, cwd=None, **env):
 def lab(tmp_path_factory):
     """A lab with two tiny CNN runs in it, made by the command itself."""
     folder = tmp_path_factory.mktemp("cli") / "lab"
-    done = saccade("run", "digits_on_backgrounds", "--scale", "smoke", "--only", "CNN", "--lab", folder, "--json",
-                   "--set", *DRAWN)
+    done = saccade(*SMOKE, "--only", "CNN", "--lab", folder, "--json", "--set", *DRAWN)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert told["to train"] == 4 and told["complete"] == 0
@@ -29,20 +29,21 @@ def lab(tmp_path_factory):
 
 
 def test_no_torch_is_loaded_for_what_must_answer_at_once(lab):
-    code = ("import sys; from saccade import cli; words = sys.argv[1:]\n"
-            "try:\n    cli.main(words)\nexcept SystemExit as e:\n    assert not e.code, e.code\n"
-            "assert 'torch' not in sys.modules, 'torch was loaded'")
+    code = ("import sys; from saccade.__main__ import main\n"
+            "try:\n    main()\nexcept SystemExit as e:\n    assert not e.code, e.code\n"
+            "assert 'torch' not in sys.modules, 'torch was loaded'\n"
+            "assert 'tyro' not in sys.modules or sys.argv[1:] != ['--help']")
     for words in (["--help"], ["list"], ["status", "--lab", str(lab)], ["run", "--help"],
-                  ["report", "digits_on_backgrounds", "--scale", "smoke", "--lab", str(lab), "--format", "md", "--set", *DRAWN]):
+                  ["report", *SMOKE[1:], "--lab", str(lab), "--format", "md", "--set", *DRAWN]):
         done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
         assert done.returncode == 0, (words, done.stderr)
 
 
 def test_a_second_call_trains_nothing(lab):
-    again = saccade("run", "digits_on_backgrounds", "--scale", "smoke", "--only", "CNN", "--lab", lab, "--json", "--set", *DRAWN)
+    again = saccade(*SMOKE, "--only", "CNN", "--lab", lab, "--json", "--set", *DRAWN)
     told = json.loads(again.stdout)
     assert told["trained"] == 0 and told["complete"] == 4
-    assert all(v["says"].startswith("too few seeds") for v in told["verdicts"])
+    assert all(v["says"].startswith(("too few seeds", "needs ")) for v in told["verdicts"])
     assert all(name in told["report"] for name in ("md", "html", "csv", "tex"))
 
 
@@ -71,6 +72,11 @@ def test_a_second_call_trains_nothing(lab):
     (["lab", "merge", "nowhere"], "folder of another lab"),
     (["report", "digits_on_backgrounds", "--lab", "nowhere"], "no results of digits_on_backgrounds"),
     (["report", "digits_on_backgrounds", "--format", "docx"], 'no format "docx"'),
+    (["rnu"], 'no command "rnu"; did you mean run?'),
+    (["run"], "Missing from saccade run: STUDY"),
+    (["run", "digits_on_backgrounds", "--scal", "small"], "did you mean --scale?"),
+    (["run", "digits_on_backgrounds", "--jobs", "two"], "--jobs"),
+    (["data", "lst"], "Expected one of ('list', 'fetch', 'verify')"),
 ])
 def test_each_mistake_gets_one_sentence_and_exit_code_two(words, says, tmp_path):
     done = saccade(*words, cwd=tmp_path)
@@ -80,15 +86,13 @@ def test_each_mistake_gets_one_sentence_and_exit_code_two(words, says, tmp_path)
 
 
 def test_a_damaged_run_is_named_left_alone_and_redone_on_request(lab, tmp_path):
-    import shutil
-
     mine = tmp_path / "lab"
     shutil.copytree(lab, mine)
     victim = sorted(mine.glob("runs/*/weights.safetensors"))[1]
     content = bytearray(victim.read_bytes())
     content[1000] ^= 1
     victim.write_bytes(bytes(content))
-    words = ["run", "digits_on_backgrounds", "--scale", "smoke", "--only", "CNN", "--lab", mine, "--set", *DRAWN]
+    words = [*SMOKE, "--only", "CNN", "--lab", mine, "--set", *DRAWN]
     refused = saccade(*words)
     assert refused.returncode == 2 and str(victim) in refused.stderr and "--redo-damaged" in refused.stderr
     assert saccade("lab", "verify", "--lab", mine).returncode == 1
@@ -101,7 +105,7 @@ def test_a_damaged_run_is_named_left_alone_and_redone_on_request(lab, tmp_path):
 
 
 def test_plan_status_figures_and_reports(lab, tmp_path):
-    plan = saccade("run", "digits_on_backgrounds", "--scale", "smoke", "--lab", lab, "--dry-run", "--json", "--set", *DRAWN)
+    plan = saccade(*SMOKE, "--lab", lab, "--dry-run", "--json", "--set", *DRAWN)
     told = json.loads(plan.stdout)
     assert told["complete"] == 4 and told["arms"]["MHA"]["runs"] == 2 and told["seconds"] > 0
     status = json.loads(saccade("status", "--lab", lab, "--json").stdout)
@@ -109,7 +113,7 @@ def test_plan_status_figures_and_reports(lab, tmp_path):
     drawn = saccade("figures", "digits_on_backgrounds", "--scale", "smoke", "--lab", lab, "--only", "fig8_backgrounds",
                     "--format", "png", "--to", tmp_path, "--set", *DRAWN)
     assert (tmp_path / "fig8_backgrounds.png").stat().st_size > 5000, drawn.stderr
-    page = saccade("report", "digits_on_backgrounds", "--scale", "smoke", "--lab", lab, "--to", tmp_path / "out", "--set", *DRAWN)
+    page = saccade("report", *SMOKE[1:], "--lab", lab, "--to", tmp_path / "out", "--set", *DRAWN)
     assert page.returncode == 0
     text = (tmp_path / "out" / "report.md").read_text()
     assert "DRAWN DATA" in text.splitlines()[0] and "D-H1" in text
@@ -133,7 +137,7 @@ def test_train_prints_an_estimate_and_takes_plugins(tmp_path):
     plugin.write_text("from torch import nn\nfrom saccade.registry import model\n\n\n@model(family='mlp')\n"
                       "def one_layer(classes=10, *, scale=1.0):\n    '''A linear map.'''\n"
                       "    return nn.Sequential(nn.Flatten(), nn.Linear(3072, classes))\n")
-    done = saccade("train", "one_layer", "--plugin", plugin, "--seeds", "0:2", "--images", "320", "--lab", tmp_path / "lab",
-                   "--data-set", *DRAWN, "backgrounds=2")
+    done = saccade("train", "one_layer", "--plugin", plugin, "--seeds", "0:2", "--images", "320",
+                   "--lab", tmp_path / "lab", "--data-set", *DRAWN, "backgrounds=2")
     assert done.returncode == 0, done.stderr
     assert "one_layer: accuracy on ood" in done.stdout and "2 seeds" in done.stdout

@@ -121,7 +121,7 @@ RUN = ["run", "digits_on_backgrounds", "--scale", "smoke", "--only", "CNN", "--j
 
 
 def command(lab):
-    return [sys.executable, "-m", "saccade.cli", *RUN, "--lab", str(lab)]
+    return [sys.executable, "-m", "saccade", *RUN, "--lab", str(lab)]
 
 
 def weights_of(lab):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json as json_text
 import os
 import signal
@@ -11,13 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import tyro
-from tyro.conf import FlagCreatePairsOff, Positional, arg
+from tyro.conf import Positional, arg
 
 from saccade import __version__, registry
+from saccade.parsing import command, parse, seed_range, settings
 from saccade.spec import SCALES, SaccadeError, Settings, plain, suggest
-
-app = tyro.extras.SubcommandApp()
 
 Json = Annotated[bool, arg(help="print one JSON document and nothing else on standard output")]
 LabDir = Annotated[str, arg(metavar="DIR", help="the lab folder; made if it is not there")]
@@ -40,29 +37,7 @@ def out(document: Any) -> None:
     print(json_text.dumps(jsonable(document), indent=1))
 
 
-def settings(words: Sequence[str]) -> dict[str, Any]:
-    """NAME=VALUE words; a value is a Python literal where it reads as one, else text."""
-    given: dict[str, Any] = {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not equals or not name.isidentifier():
-            raise SaccadeError(f'--set takes name=value, as in --set heads=1, not "{word}".')
-        try:
-            given[name] = ast.literal_eval(value)
-        except (ValueError, SyntaxError):
-            given[name] = value
-    return given
-
-
-def seed_range(text: str) -> range:
-    first, colon, last = text.partition(":")
-    try:
-        return range(int(first), int(last)) if colon else range(int(first), int(first) + 1)
-    except ValueError:
-        raise SaccadeError(f'--seeds takes one seed or a range such as 0:5, not "{text}".') from None
-
-
-@app.command(name="list")
+@command(name="list")
 def list_(kind: Positional[Annotated[str, arg(metavar="KIND", help="models, data, probes, studies or all")]] = "all",
           plugin: Plugin = (), json: Json = False) -> None:
     """What there is: models, data, probes, studies, one line each."""
@@ -84,7 +59,7 @@ def list_(kind: Positional[Annotated[str, arg(metavar="KIND", help="models, data
             print(f"  {card.name:<{width}}  {card.about}")
 
 
-@app.command
+@command()
 def show(name: Positional[str], plugin: Plugin = (), json: Json = False) -> None:
     """The card of one name: what it is, its arguments with defaults, its size or cost."""
     for file in plugin:
@@ -118,7 +93,7 @@ def show(name: Positional[str], plugin: Plugin = (), json: Json = False) -> None
             print(f"{field}: {f'{value:,}' if isinstance(value, int) else value}")
 
 
-@app.command
+@command()
 def data(action: Positional[Literal["list", "fetch", "verify"]] = "list", names: Positional[tuple[str, ...]] = (),
          from_: Annotated[str | None, arg(name="from", metavar="DIR", help="a folder with the original files, or a "
                                           "torchvision root, to read instead of the network")] = None,
@@ -153,7 +128,7 @@ def data(action: Positional[Literal["list", "fetch", "verify"]] = "list", names:
         raise SystemExit(1)
 
 
-@app.command
+@command()
 def train(model: Positional[str], data: Annotated[str, arg(metavar="NAME")] = "digits_on_backgrounds",
           seeds: Annotated[str, arg(metavar="A:B", help="one seed, or a range without its end")] = "0:5",
           images: Annotated[int, arg(metavar="N", help="training presentations")] = 8000,
@@ -195,7 +170,7 @@ def train(model: Positional[str], data: Annotated[str, arg(metavar="NAME")] = "d
         print(f"seed {gap['seed']}: {gap['why']}")
 
 
-@app.command
+@command()
 def run(study: Positional[Study], scale: ScaleName = "small",
         set: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE ...", help="open choices (saccade show STUDY)")] = (),
         only: Annotated[str, arg(metavar="GLOB", help="only arms whose name matches, e.g. 'CNN*'")] = "",
@@ -252,7 +227,7 @@ def run(study: Positional[Study], scale: ScaleName = "small",
         raise SystemExit(3)
 
 
-@app.command
+@command()
 def status(study: Positional[Annotated[str, arg(metavar="STUDY", help="one study; default: the whole lab")]] = "",
            scale: ScaleName = "small", set: Set = (), lab: LabDir = "lab",
            watch: Annotated[bool, arg(help="look again every two seconds until Ctrl-C")] = False,
@@ -289,7 +264,7 @@ def _status(study: str, scale: str, chosen: dict[str, Any], folder: str) -> dict
             "disk": f"{megabytes:.1f} MB"}
 
 
-@app.command
+@command()
 def report(study: Positional[Study], scale: ScaleName = "small", set: Set = (), lab: LabDir = "lab",
            to: Annotated[str | None, arg(metavar="DIR", help="where to write; default inside the lab")] = None,
            format: Annotated[tuple[str, ...], arg(metavar="NAME ...", help="md, html, csv, tex")] = (),
@@ -316,7 +291,7 @@ def report(study: Positional[Study], scale: ScaleName = "small", set: Set = (), 
         webbrowser.open(paths["html"].resolve().as_uri())
 
 
-@app.command
+@command()
 def figures(study: Positional[Study], scale: ScaleName = "small", set: Set = (), lab: LabDir = "lab",
             only: Annotated[str, arg(metavar="NAME", help="one figure (saccade show STUDY)")] = "",
             format: Annotated[str, arg(metavar="NAME", help="svg, pdf or png")] = "svg",
@@ -340,7 +315,7 @@ def figures(study: Positional[Study], scale: ScaleName = "small", set: Set = (),
             print(path)
 
 
-@app.command
+@command()
 def lab(action: Positional[Literal["merge", "verify", "prune"]], other: Positional[str] = "",
         lab: LabDir = "lab", dry_run: Annotated[bool, arg(help="say what would be done")] = False,
         json: Json = False) -> None:
@@ -371,7 +346,7 @@ def lab(action: Positional[Literal["merge", "verify", "prune"]], other: Position
         raise SystemExit(1)
 
 
-@app.command
+@command()
 def doctor(lab: LabDir = "lab", json: Json = False) -> None:
     """What this machine offers: device, threads, compiler, data, versions; each problem with its remedy."""
     from saccade.doctor import examine
@@ -393,7 +368,7 @@ def main(words: Sequence[str] | None = None) -> None:
         return
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # a polite kill saves as Ctrl-C does
     try:
-        app.cli(prog="saccade", description=DESCRIPTION, args=words or ["--help"], config=(FlagCreatePairsOff,))
+        parse(words)()
     except SaccadeError as error:
         say(f"saccade: {error}")
         raise SystemExit(2) from None
@@ -403,13 +378,6 @@ def main(words: Sequence[str] | None = None) -> None:
     except BrokenPipeError:  # `saccade list | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         raise SystemExit(1) from None
-
-
-DESCRIPTION = """A laboratory for the inductive biases of vision models.
-
-First: saccade run digits_on_backgrounds --scale smoke      (a minute; trains, measures, writes a report)
-Then:  saccade run digits_on_backgrounds --scale small      (verdicts with intervals)
-       saccade list, saccade show NAME, saccade doctor"""
 
 
 if __name__ == "__main__":

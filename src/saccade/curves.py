@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from saccade.spec import Estimate, SaccadeError, suggest
-from saccade.stats import LEVEL, ROUNDING, TooFewSeeds, curve_arrays, estimate, power_law
+from saccade.spec import Estimate, Evidence, SaccadeError, suggest
+from saccade.stats import LEVEL, ROUNDING, TooFewSeeds, above, curve_arrays, estimate, power_law
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
 
 NOISE_FLOOR = 0.25  # see `find_peak`
+Series = Mapping[int, float]  # one number a seed
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,21 @@ class Peak:
     p: float
     before: float
     after: float
+
+
+@dataclass(frozen=True)
+class Hump:
+    """One seed's curve at the peak and valleys of the other seeds: none of these numbers is picked for its noise."""
+
+    height: float  # above the higher of the two valleys
+    descent: float  # from the peak to the last point
+    gain: float  # of the last point over the valley before the peak; positive is below it
+
+
+def together(curve: Mapping[Any, Series]) -> tuple[list[float], list[int], FloatArray]:
+    """x, seeds and errors (seeds, x) of a table's curve, over the seeds that have every x."""
+    seeds = sorted(set.intersection(*(set(s) for s in curve.values()))) if curve else []
+    return [float(x) for x in curve], seeds, np.array([[s[k] for s in curve.values()] for k in seeds], dtype=float)
 
 
 def crossing(sizes: Sequence[float], a: Any, b: Any, *, how: str = "interpolate",
@@ -113,6 +129,72 @@ def find_peak(x: Sequence[float], errors: Any, *, alpha: float = 0.05, level: fl
     return Peak(place, min(sides, key=lambda side: side.value), p, float(at[before[0]]), float(at[after[0]]))
 
 
+def humps(errors: Any, like: Any = None) -> list[Hump]:
+    """Each seed's hump where the other seeds of `like` (the same seeds; default: these errors) have theirs."""
+    rows = np.asarray(errors, dtype=float)
+    shape = rows if like is None else np.asarray(like, dtype=float)
+    if len(rows) < 2:
+        raise TooFewSeeds(len(rows))
+    if shape.shape != rows.shape or rows.ndim != 2 or rows.shape[1] < 3:
+        raise SaccadeError(f"humps need errors of one shape, (seeds, at least 3 x), not {rows.shape} and {shape.shape}.")
+    peak, left, right = _summit((shape.sum(axis=0) - shape) / (len(shape) - 1))
+    top, before, after = (rows[np.arange(len(rows)), at] for at in (peak, left, right))
+    return [Hump(*map(float, h)) for h in
+            zip(top - np.maximum(before, after), top - rows[:, -1], before - rows[:, -1], strict=True)]
+
+
+def peaked(x: Sequence[float], errors: Any, *, least: float = 0.02, note: str = "") -> Evidence:
+    """Is there a peak? p as in `find_peak`; against it counts that no inner x stands out by `least` or more.
+
+    For the latter, at every inner x one side must show no drop of `least` to any of its points (intersection–union
+    over the points and over x, Bonferroni over the two sides).
+    """
+    at, rows = curve_arrays(x, errors)
+    seeds, points = rows.shape
+    if points < 3:
+        raise SaccadeError(f"a peak needs a point on either side: at least three x, not {points}.")
+    if seeds < 3:
+        raise TooFewSeeds(seeds, 3)
+    p = min(1.0, _peak_p(rows) * (points - 1) * (points - 2) / 2)
+    below = _pair_p(least - (rows[:, :, None] - rows[:, None, :]))  # p for "x exceeds this other x by less than least"
+    flat = max(min(1.0, 2 * min(below[i, :i].max(), below[i, i + 1:].max())) for i in range(1, points - 1))
+    height = estimate([h.height for h in humps(rows)])
+    place = at[_summit(rows.mean(axis=0, keepdims=True))[0][0]]
+    note = "; ".join(part for part in (note, f"highest at {place:g}") if part)
+    return Evidence(height, p, float(flat), f"paired t over all pairs of x, Bonferroni; none: below {least:g}",
+                    note=note)
+
+
+def near(x: Sequence[float], train_errors: Any, value: float, *, factor: float = 2.0, level: float = 0.01,
+         step: float = 1.0, unit: str = "", note: str = "") -> Evidence:
+    """Does the interpolation threshold lie within a factor of a value? Two one-sided t tests on its logarithm.
+
+    Of each seed it is known that its threshold lies after the last x that does not interpolate, by at least one `step`
+    of the dial, and at or before the first that does; each test takes the end that is worse for it. A seed that
+    never gets there lies above the last x.
+    """
+    at, rows = curve_arrays(x, train_errors)
+    first = [_first_staying(row <= level) for row in rows]
+    low = {i: math.log((at[k - 1] if k else 0.0) + step) for i, k in enumerate(first)}
+    high = {i: math.log(at[k]) if k < len(at) else math.inf for i, k in enumerate(first)}
+    bottom, top = math.log(value / factor - step / 2), math.log(value * factor + step / 2)
+    never = any(math.isinf(h) for h in high.values())
+    lows, tops = above(low, bottom), above(low, top)
+    p_top, p_below = (1.0, 1.0) if never else (above(high, top).p_against, above(high, bottom).p_against)
+    shown = threshold(at.tolist(), rows, level)
+    if shown is None:
+        shown = replace(_geometric(list(low.values()), "t on log x, lower ends: most seeds never get there", LEVEL),
+                        high=math.inf)
+    return Evidence(shown, max(lows.p, p_top), min(1.0, tops.p + p_below),
+                    f"two one-sided t on the log threshold, factor {factor:g}", unit, None, note)
+
+
+def _first_staying(holds: NDArray[np.bool_]) -> int:
+    """The first index from which all hold; the length when the last does not."""
+    bad = np.flatnonzero(~holds)
+    return int(bad[-1]) + 1 if len(bad) else 0
+
+
 def threshold(x: Sequence[float], train_errors: Any, level: float = 0.01) -> Estimate | None:
     """The interpolation threshold: the smallest x from which training error stays at or below `level`.
 
@@ -169,17 +251,22 @@ def _summit(rows: FloatArray) -> tuple[IntArray, IntArray, IntArray]:
     return peak, before, after
 
 
-def _peak_p(rows: FloatArray) -> float:
-    """Smallest over inner points of the larger of the two sides' smallest p, before correction."""
+def _pair_p(gaps: FloatArray) -> FloatArray:
+    """p for "the gap is above 0" for every pair of x, from gaps (seeds, x, x)."""
     from scipy.special import stdtr
 
-    seeds, points = rows.shape
-    gaps = rows[:, :, None] - rows[:, None, :]
+    seeds, points = gaps.shape[:2]
     mean, variance = gaps.mean(axis=0), gaps.var(axis=0, ddof=1)
     pooled = variance.sum() / (points * (points - 1))
     # The second floor is for seeds that agree up to rounding: any real difference then decides.
-    floor = max(NOISE_FLOOR**2 * pooled, (ROUNDING * (np.abs(rows).max() or 1.0)) ** 2)
-    p = stdtr(seeds - 1, -mean / np.sqrt(np.maximum(variance, floor) / seeds))
+    floor = max(NOISE_FLOOR**2 * pooled, (ROUNDING * (np.abs(gaps).max() or 1.0)) ** 2)
+    p: FloatArray = stdtr(seeds - 1, -mean / np.sqrt(np.maximum(variance, floor) / seeds))
+    return p
+
+
+def _peak_p(rows: FloatArray) -> float:
+    """Smallest over inner points of the larger of the two sides' smallest p, before correction."""
+    p = _pair_p(rows[:, :, None] - rows[:, None, :])
     left = np.tril(np.ones_like(p, dtype=bool), -1)
     sides = np.maximum(np.where(left, p, 1.0).min(axis=1), np.where(left.T, p, 1.0).min(axis=1))
     return float(sides[1:-1].min())

@@ -145,20 +145,24 @@ def thesis_net(heads: int, native: bool, quick: bool) -> Pair | str:
                 counted=not native)
 
 
-class PlainViT(BasicViT):
+class PlainViT(nn.Module):
     """Every token through every block; the class token is picked at the end."""
 
+    def __init__(self, ours: BasicViT) -> None:
+        super().__init__()
+        self.net = copy.deepcopy(ours)
+
     def forward(self, x: Tensor) -> Tensor:
-        x = self.tokens(x)
-        for block in (*self.early, self.last):
+        x = self.net.tokens(x)
+        for block in (*self.net.early, self.net.last):
             x = block(x)
-        return self.head(self.norm(x[:, 0]))  # type: ignore[no-any-return]
+        return self.net.head(self.net.norm(x[:, 0]))  # type: ignore[no-any-return]
 
 
 def vit(depth: int, dim: int, heads: int, n: int, aim: float) -> Pair:
     ours = models.build("basic_vit", seed=0, depth=depth, dim=dim, heads=heads)
-    plain = PlainViT(10, dim, heads, depth, 3)
-    plain.load_state_dict(ours.state_dict())
+    assert isinstance(ours, BasicViT)
+    plain = PlainViT(ours)
     pair = [copy.deepcopy(m).double() for m in (ours, plain)]
     return Pair(f"{_count(depth)}-layer class-token ViT, training step", f"batch {n}, width {dim}",
                 f"the plain module (all tokens in the last block), {TORCH}", aim, step_of(ours, n), step_of(plain, n),

@@ -68,7 +68,7 @@ def points(
 
 
 def balanced(y: Tensor, seed: int) -> Tensor:
-    """An order whose every beginning has all classes equally often, up to one: the k-th of each class before the next."""
+    """An order whose every beginning has all classes equally often, up to one."""
     first = shuffled(len(y), seed, "points")
     rank = torch.empty(len(y))
     for label in y.unique():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import torch
 from einops import rearrange
@@ -27,7 +28,7 @@ class BasicCNN(nn.Module):
         super().__init__()
         sizes = (channels, width, 2 * width, 4 * width)
         self.convs = nn.ModuleList(nn.Conv2d(a, b, 5, padding=2, bias=bias)
-                                   for a, b in zip(sizes, sizes[1:], strict=False))
+                                   for a, b in pairwise(sizes))
         self.hidden = nn.Linear(64 * width, 4 * width, bias=bias)
         self.head = nn.Linear(4 * width, classes, bias=bias)
         layers = [*self.convs, self.hidden, self.head]
@@ -40,7 +41,7 @@ class BasicCNN(nn.Module):
             self.bias_scale = BIAS
 
     def parts(self, layer: nn.Module, scale: float) -> tuple[Tensor, Tensor | None]:
-        """Weight and bias as they act. Scaling the small weight rather than the large output is the same, and cheaper."""
+        """Weight and bias as they act. To scale the small weight, not the large output, is the same and cheaper."""
         assert isinstance(layer, (nn.Conv2d, nn.Linear))
         if scale == 1.0:
             return layer.weight, layer.bias

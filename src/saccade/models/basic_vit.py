@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
-from einops import einsum, rearrange
+from einops import rearrange
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from saccade.layers.readout_block import class_token_attention
@@ -47,6 +50,52 @@ class Block(nn.Module):
         return torch.softmax(q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5, dim=-1)
 
 
+class PatchReadout(torch.autograd.Function):
+    """What one query reads from patches through embedding and norm, without embedding them. Exact.
+
+    f (n, t, k) are patches, e (d, k) the embedding, u (t, d) its bias and positions, c (d,) the normed class token, a
+    (heads, d) the key-side query; the result (n, heads, d) is the sum of normed tokens, weighted by their attention.
+    A patch's token e f + u enters in three ways only: its variance, a quadratic form in f; its score, f . (e^T a) +
+    u . a; and the sum, e (sum p f) + sum p u. All of these take k = 16c numbers a patch instead of d, and written out
+    by hand two to three times fewer calls than autograd makes, which is what costs at a batch of 32.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, f: Tensor, e: Tensor, u: Tensor, c: Tensor, a: Tensor, eps: float) -> Tensor:
+        n, k = len(f), f.shape[-1]
+        e, u = e - e.mean(0), u - u.mean(1, keepdim=True)  # centred over d, as the norm does
+        of_f = f @ (e.T @ torch.cat([e, a.T], 1))  # (n, t, k + heads)
+        square = torch.linalg.vecdot(of_f[..., :k] + 2 * (u @ e), f) + u.square().sum(1)
+        r = square.div_(len(e)).add_(eps).rsqrt_()[..., None]  # 1 / standard deviation of each token
+        z = of_f[..., k:] + u @ a.T
+        p = torch.softmax(torch.cat([(a @ c).expand(n, 1, -1), z * r], 1), 1).transpose(1, 2)  # (n, heads, 1 + t)
+        w = p[..., 1:] * r.transpose(1, 2)
+        of_w = w @ f
+        ctx.save_for_backward(f, e, u, c, a, r, z, p, w, of_w)
+        return of_w @ e.T + w @ u + p[..., :1] * c
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        f, e, u, c, a, r, z, p, w, of_w = ctx.saved_tensors
+        n, t, k = f.shape
+        d, flat, f2 = len(e), grad.flatten(0, 1), f.view(-1, k)
+        gw = (grad @ e) @ f.transpose(1, 2) + grad @ u.T  # (n, heads, t)
+        gp = torch.cat([grad @ c[:, None], gw * r.transpose(1, 2)], 2)
+        gs = p * (gp - torch.linalg.vecdot(gp, p)[..., None])  # of the scores
+        own, gs = gs[..., 0].sum(0), gs[..., 1:].transpose(1, 2)
+        gr = torch.linalg.vecdot(gw.transpose(1, 2), p[..., 1:].transpose(1, 2)) + torch.linalg.vecdot(gs, z)
+        g_square = gr[..., None] * r**3 * (-0.5 / d)  # (n, t, 1)
+        gz, gf = gs * r, g_square * f
+        of_gz, of_gf = gz.sum(0), 2 * gf.sum(0)
+        mixed = f2.T @ torch.cat([2 * gf, gz], 2).view(n * t, -1)  # (k, k + heads)
+        ge = flat.T @ of_w.flatten(0, 1) + torch.cat([e, a.T], 1) @ mixed.T + u.T @ of_gf
+        gu = w.flatten(0, 1).T @ flat + of_gf @ e.T + 2 * u * g_square.sum(0) + of_gz @ a
+        ga = mixed[:, k:].T @ e.T + of_gz.T @ u + own[:, None] * c
+        gc = p[..., 0].reshape(-1) @ flat + own @ a
+        return None, ge - ge.mean(0), gu - gu.mean(1, keepdim=True), gc, ga, None
+
+
 class BasicViT(nn.Module):
     def __init__(self, classes: int, dim: int, heads: int, depth: int, channels: int) -> None:
         super().__init__()
@@ -67,7 +116,7 @@ class BasicViT(nn.Module):
         return torch.cat([self.cls.expand(len(x), -1, -1), x], 1) + self.positions
 
     def forward(self, x: Tensor) -> Tensor:
-        if not self.early:
+        if not self.early and x.device.type == "cpu":  # elsewhere the calls cost nothing, and autocast wants its own
             return self.head(self.norm(self.only_block(self.patches(x))))
         x = self.tokens(x)
         for block in self.early:
@@ -75,36 +124,19 @@ class BasicViT(nn.Module):
         return self.head(self.norm(self.last.class_token(x)))
 
     def only_block(self, f: Tensor) -> Tensor:
-        """The class token after a single block, from patches f (n, 64, k) that are never embedded. Exact.
-
-        Before the first block the class token is the same for all pictures, so its query is too. An embedded patch
-        E f + u then enters in three ways only: its variance, a quadratic form in f; its score, f . (E^T a); and the
-        attended sum, E (sum p f). All three need k = 16c numbers a patch instead of d.
-        """
+        """The class token (n, d) after a single block, from patches f that are never embedded. Exact."""
         block, norm = self.last, self.last.norm1
-        wq, wk, wv = block.qkv.weight.chunk(3)
+        wq, wk, wv = (rearrange(w, "(h w) d -> h w d", h=block.heads) for w in block.qkv.weight.chunk(3))
         bq, _, bv = block.qkv.bias.chunk(3)
+        # Before the first block the class token is the same for all pictures, so its query is too.
         cls = (self.cls + self.positions[:, :1])[0, 0]
-        # Centred over d, as the norm does: E (d, k), u (64, d), the class token (d,).
-        e = self.embed.weight - self.embed.weight.mean(0)
-        u = self.embed.bias + self.positions[0, 1:]
-        u, c = u - u.mean(1, keepdim=True), cls - cls.mean()
-        c = c * (c.square().mean() + norm.eps).rsqrt()
-        q = rearrange(F.linear(c * norm.weight + norm.bias, wq, bq), "(h w) -> h w", h=block.heads)
-        asked = einsum(q * q.shape[-1] ** -0.5, rearrange(wk, "(h w) d -> h w d", h=block.heads), "h w, h w d -> h d")
-        a = asked * norm.weight  # what the norm adds is the same for every token, and cancels in the softmax
-        ea = e.T @ torch.cat([e, a.T], 1)  # (k, k + heads): variance and score share one product with f
-        of_f = f @ ea
-        k = f.shape[-1]
-        square = ((of_f[..., :k] + 2 * (u @ e)) * f).sum(-1) + u.square().sum(1)
-        r = (square / len(e) + norm.eps).rsqrt()  # (n, 64)
-        scores = torch.cat([(a @ c).expand(len(f), 1, -1), (of_f[..., k:] + u @ a.T) * r[..., None]], 1)
-        p = torch.softmax(scores, 1)  # (n, 65, heads)
-        own, w = p[:, 0, :, None], (p[:, 1:] * r[..., None]).transpose(1, 2)
-        seen = (w @ f) @ e.T + w @ u + own * c  # (n, heads, d)
-        seen = einsum(seen * norm.weight + norm.bias, rearrange(wv, "(h w) d -> h w d", h=block.heads),
-                      "n h d, h w d -> n h w")
-        return block.finish(cls, rearrange(seen, "n h w -> n (h w)") + bv)
+        c = F.layer_norm(cls, cls.shape, eps=norm.eps)
+        q = F.linear(c * norm.weight + norm.bias, wq.flatten(0, 1), bq).view(block.heads, 1, -1)
+        # What the norm adds is the same for every token, and cancels in the softmax.
+        a = (q * q.shape[-1] ** -0.5 @ wk)[:, 0] * norm.weight
+        seen = PatchReadout.apply(f, self.embed.weight, self.embed.bias + self.positions[0, 1:], c, a, norm.eps)
+        seen = torch.bmm((seen * norm.weight + norm.bias).transpose(0, 1), wv.transpose(1, 2))
+        return block.finish(cls, rearrange(seen, "h n w -> n (h w)") + bv)
 
     def attention(self, x: Tensor) -> list[Tensor]:
         """Probabilities of every block as (n, heads, queries, keys), by the dense path."""

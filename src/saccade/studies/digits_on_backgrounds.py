@@ -52,7 +52,7 @@ def tasks(scale: Scale, chosen: Settings) -> Sequence[Task]:
     """The main grid model x backgrounds x seed, then the arms that the author proposes or could not run."""
     images = chosen["images"] or scale(smoke=320, demo=16_000, small=40_000, large=40_000, paper=600_000)
     recipe = Recipe(images=images, optimizer=chosen["optimizer"], momentum=0.9 if chosen["optimizer"] == "sgd" else 0.0,
-                    watch=scale(smoke=2, demo=8, small=8, large=16, paper=20))
+                    watch=scale(smoke=2, small=8, large=8, paper=20, demo=8))
     cnn: Arm = ("lenet", {})
     mha: Arm = ("mha_lenet", {"reading": chosen["reading"], "heads": chosen["heads"]})
     vit: Arm = ("basic_vit", {"dim": 64, "heads": 4, "depth": 2})

@@ -1,0 +1,38 @@
+"""The `saccade` command. The overview is read from cli.py's source, so that it appears at once."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+OVERVIEW = """usage: saccade COMMAND [...]
+
+A laboratory for the inductive biases of vision models.
+
+First:  saccade run digits_on_backgrounds --scale smoke    a minute: trains, measures, writes a report
+Then:   saccade run digits_on_backgrounds --scale small    verdicts with intervals
+
+commands (saccade COMMAND --help tells more):
+"""
+
+
+def main() -> None:
+    if sys.argv[1:] in ([], ["-h"], ["--help"]):
+        print(OVERVIEW + "\n".join(f"  {name:<9} {about}" for name, about in commands()))
+        return
+    from saccade import cli
+
+    cli.main()
+
+
+def commands() -> list[tuple[str, str]]:
+    """Name and first docstring line of every function of cli.py under @command()."""
+    tree = ast.parse(Path(__file__).with_name("cli.py").read_text())
+    marked = [node for node in tree.body if isinstance(node, ast.FunctionDef)
+              and any(ast.unparse(mark).startswith("command(") for mark in node.decorator_list)]
+    return [(node.name.strip("_"), (ast.get_docstring(node) or "").partition("\n")[0]) for node in marked]
+
+
+if __name__ == "__main__":
+    main()
