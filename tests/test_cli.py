@@ -141,3 +141,21 @@ def test_train_prints_an_estimate_and_takes_plugins(tmp_path):
                    "--lab", tmp_path / "lab", "--data-set", *DRAWN, "backgrounds=2")
     assert done.returncode == 0, done.stderr
     assert "one_layer: accuracy on ood" in done.stdout and "2 seeds" in done.stdout
+
+
+def test_a_damaged_data_cache_is_refused_named_and_mended(tmp_path):
+    """A cache of the right shape with wrong bytes: run, verify and the worker's own load all refuse it."""
+    import numpy as np
+
+    from saccade.data import arrays
+
+    home = tmp_path / "mnist"
+    home.mkdir()
+    made = {key: np.zeros(spec.shape, np.uint8) for key, spec in arrays.SETS["mnist"].arrays.items()}
+    arrays.write(home, made, "a test")
+    checked = saccade("data", "verify", "mnist", SACCADE_DATA=str(tmp_path))
+    assert checked.returncode == 1 and "train_x" in checked.stdout
+    assert "saccade data fetch mnist --again" in checked.stdout
+    ran = saccade(*SMOKE, "--lab", tmp_path / "lab", "--set", "scenes=procedural_textures", SACCADE_DATA=str(tmp_path))
+    assert ran.returncode == 2 and "is damaged and was not used" in ran.stderr
+    assert not list((tmp_path / "lab").glob("runs/*"))

@@ -200,9 +200,10 @@ def run(study: Positional[Study], scale: ScaleName = "small",
     tell(f"{opened.study.name} ({scale})   {len(todo.tasks)} runs, {len(todo.complete)} already in the lab, "
          f"{len(todo.todo)} to do" + (f", about {live.duration(cost.wall(len(places)))} on {places[0]}, "
                                       f"{len(places)} jobs" if todo.todo else ""))
+    named = live.labels(todo.tasks)
     for task in todo.failed:
         done = opened.lab.done(task.run.key) or {}
-        tell(f"  {live.describe(task)} failed earlier ({done.get('reason', '')}); --retry tries it again")
+        tell(f"  {named[task.run.key]} failed earlier ({done.get('reason', '')}); --retry tries it again")
     if dry_run:
         arms = cost.by_arm(todo.todo)
         if json:

@@ -136,7 +136,7 @@ def humps(errors: Any, like: Any = None) -> list[Hump]:
     if len(rows) < 2:
         raise TooFewSeeds(len(rows))
     if shape.shape != rows.shape or rows.ndim != 2 or rows.shape[1] < 3:
-        raise SaccadeError(f"humps need errors of one shape, (seeds, at least 3 x), not {rows.shape} and {shape.shape}.")
+        raise SaccadeError(f"humps need errors of one shape (seeds, 3 x or more), not {rows.shape} and {shape.shape}.")
     peak, left, right = _summit((shape.sum(axis=0) - shape) / (len(shape) - 1))
     top, before, after = (rows[np.arange(len(rows)), at] for at in (peak, left, right))
     return [Hump(*map(float, h)) for h in

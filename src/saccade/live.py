@@ -27,10 +27,21 @@ def duration(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h"
 
 
-def describe(task: Task) -> str:
-    """What tells a run from its neighbours: its arm, the grid values, its seed."""
-    x = task.run.data_args.get("backgrounds")
-    return f"{task.arm or task.run.model}" + (f" x={x}" if x is not None else "") + f" seed {task.run.seed}"
+def labels(tasks: Sequence[Task]) -> dict[str, str]:
+    """For each run's key what tells it from the others of its arm, as in `CNN backgrounds=8 seed 3`."""
+    def settings(task: Task) -> dict[str, Any]:
+        return {**task.run.model_args, **task.run.data_args}
+
+    values: dict[tuple[str, str], set[str]] = {}
+    for task in tasks:
+        for name, value in settings(task).items():
+            values.setdefault((task.arm or task.run.model, name), set()).add(str(value))
+    out = {}
+    for task in tasks:
+        arm = task.arm or task.run.model
+        varying = [f"{k}={v}" for k, v in settings(task).items() if len(values[arm, k]) > 1]
+        out[task.run.key] = " ".join([arm, *varying, f"seed {task.run.seed}"])
+    return out
 
 
 class Board:
@@ -39,6 +50,7 @@ class Board:
     def __init__(self, tasks: Sequence[Task], finished: Iterable[Task], seconds: Mapping[str, float],
                  jobs: int) -> None:
         self.arms: dict[str, list[int]] = {}
+        self.labels = labels(tasks)
         for task in tasks:
             self.arms.setdefault(task.arm or task.run.model, [0, 0])[1] += 1
         for task in finished:
@@ -51,7 +63,7 @@ class Board:
         task = event.get("task")
         if task is None:
             return ""
-        key, kind = task.run.key, event["event"]
+        key, kind, label = task.run.key, event["event"], self.labels[task.run.key]
         if kind == "step":
             share = event["step"] / event["steps"]
             self.running[key] = (task, f"step {event['step']}/{event['steps']}, loss {event['loss']:.3f}", share)
@@ -62,10 +74,10 @@ class Board:
             self.arms[task.arm or task.run.model][0] += kind in ENDED
             self.left -= self.seconds.pop(key, 0.0)
             if kind != "finished":
-                return f"{describe(task)} {kind}: {event.get('reason', '')}"
-            return f"{describe(task)} done"
+                return f"{label} {kind}: {event.get('reason', '')}"
+            return f"{label} done"
         elif kind == "worker died":
-            return f"{describe(task)}: its worker died (exit code {event['code']}); tried again"
+            return f"{label}: its worker died (exit code {event['code']}); tried again"
         return ""
 
     def eta(self) -> str:
@@ -80,7 +92,8 @@ class Board:
         for heading in ("arm", "runs", "now"):
             grid.add_column(heading, no_wrap=heading != "now")
         for arm, (done, total) in self.arms.items():
-            now = [f"{describe(t)}: {what}" for t, what, _ in self.running.values() if (t.arm or t.run.model) == arm]
+            now = [f"{self.labels[t.run.key]}: {what}" for t, what, _ in self.running.values()
+                   if (t.arm or t.run.model) == arm]
             grid.add_row(arm, f"{done}/{total}", "; ".join(now) or ("" if done == total else "waiting"))
         grid.add_row("", "", f"[dim]{self.eta()} left; Ctrl-C saves and stops[/dim]")
         return grid
@@ -115,7 +128,7 @@ def follow(events: Iterable[Mapping[str, Any]], board: Board, quiet: bool = Fals
             last = time.monotonic()
         elif time.monotonic() - last > LINE_EVERY and board.running:
             task, what, _ = next(iter(board.running.values()))
-            print(f"[{done}/{total}] {describe(task)}: {what}; {board.eta()} left", file=out, flush=True)
+            print(f"[{done}/{total}] {board.labels[task.run.key]}: {what}; {board.eta()} left", file=out, flush=True)
             last = time.monotonic()
 
 

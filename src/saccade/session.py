@@ -71,12 +71,15 @@ def open_session(name: str, scale: str = "small", lab: str | Path = "lab", choic
 
 
 def fetch(tasks: Sequence[Task], say: Say, progress: source.Progress = lambda done, total: None) -> None:
-    """Fetch what these runs read and the cache lacks, saying which source is tried."""
+    """Fetch what these runs read and the cache lacks, saying which source is tried. Damage is named before any work."""
     for name in plan.sets_of(tasks):
-        state = source.status(name).state
-        if state == "damaged":
-            raise DamagedFile(f"the cached {name} is damaged; mend it with `saccade data fetch {name} --again`.")
-        if state == "not fetched":
+        if name in source.DRAWN:
+            continue
+        files = source.verify(name)
+        for found in files:
+            if found.state == "damaged":
+                raise DamagedFile(f"{found.file} is damaged and was not used; mend it with `{found.remedy}`.")
+        if any(found.state == "missing" for found in files):
             say(f"{name} is not here yet; fetching it")
             source.fetch(name, report=lambda line: say(f"  {line}"), progress=progress)
 
@@ -127,7 +130,7 @@ def _wall(session: Session) -> dict[str, Any]:
         return {}
 
 
-def facts(session: Session, table: Table) -> dict[str, Any]:
+def facts(session: Session) -> dict[str, Any]:
     """Environment, time and counts for the report."""
     lab, wall = session.lab, _wall(session)
     done = [d for d in (lab.done(t.run.key) for t in session.tasks) if d is not None]
@@ -165,6 +168,8 @@ def write(session: Session, folder: Path | None = None, formats: Sequence[str] =
     if not len(table):
         raise SaccadeError(f"the lab {session.lab.root} has no results of {session.study.name} at scale "
                            f"{session.scale} yet; make them with `{session.command()}`.")
-    verdicts = judge(session.study, table, session.scale)
-    return report.write(session.study, session.scale, session.chosen, table, verdicts, folder or session.folder,
-                        facts=facts(session, table), formats=formats)
+    verdicts, told, where = judge(session.study, table, session.scale), facts(session), folder or session.folder
+    paths = report.write(session.study, session.scale, session.chosen, table, verdicts, where, facts=told,
+                         formats=formats)
+    write_atomic(where / "environment.json", json.dumps(told, indent=1).encode())
+    return {**paths, "environment": where / "environment.json"}

@@ -24,6 +24,9 @@ Action = Callable[[], object]
 # reuses what was freed before, and peaks of small batches look up to three times too good.
 FRESH_PAGES = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536", "MALLOC_TOP_PAD_": "0"}
 
+FEWEST = 3
+PATIENCE = 2.0
+
 
 @dataclass(frozen=True)
 class Pair:
@@ -82,12 +85,18 @@ def interval(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def alternate(first: Action, second: Action, *, rounds: int, seconds: float) -> tuple[Timing, Timing]:
-    """Time both in turns, the order reversed every other round, about `seconds` for each side of a round."""
+    """Time both in turns, the order reversed every other round, about `seconds` for each side of a round.
+
+    On a machine so busy that it takes PATIENCE times as long, the rounds end early, but not before FEWEST.
+    """
     actions = (first, second)
     counts = [_calls(action, seconds) for action in actions]
     cpu: tuple[list[float], list[float]] = ([], [])
     wall: tuple[list[float], list[float]] = ([], [])
+    start = time.perf_counter()
     for turn in range(rounds):
+        if turn >= FEWEST and time.perf_counter() - start > PATIENCE * 2 * rounds * seconds:
+            break
         for side in (0, 1) if turn % 2 == 0 else (1, 0):
             gc.collect()
             began, worked = time.perf_counter(), time.process_time()

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from saccade import launch
+from saccade.bench.measure import FEWEST, PATIENCE, Timing, ratios
 from saccade.bench.steps import BATCH
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -73,10 +74,13 @@ def take_turns(groups: tuple[Sequence[Trainer], Sequence[Trainer]], *, rounds: i
     """Seconds a picture of both groups, a value a round, the order reversed every other round."""
     steps = []
     for group in groups:
-        together(group, 20)  # set-up
-        steps.append(max(20, round(100 * seconds / together(group, 100))))
+        together(group, 10)  # set-up
+        steps.append(max(10, round(50 * seconds / together(group, 50))))
     spent: tuple[list[float], list[float]] = ([], [])
+    start = time.perf_counter()
     for turn in range(rounds):
+        if turn >= FEWEST and time.perf_counter() - start > PATIENCE * 2 * rounds * seconds:
+            break  # too busy a machine; the interval says so
         for side in (0, 1) if turn % 2 == 0 else (1, 0):
             done = steps[side] * len(groups[side]) * BATCH
             spent[side].append(together(groups[side], steps[side]) / done)
@@ -84,8 +88,6 @@ def take_turns(groups: tuple[Sequence[Trainer], Sequence[Trainer]], *, rounds: i
 
 
 def _ratio(spent: tuple[tuple[float, ...], tuple[float, ...]]) -> dict[str, Any]:
-    from saccade.bench.measure import Timing, ratios
-
     row = ratios(*(Timing(each, each) for each in spent), "wall")
     row["ratio_cpu"] = None
     for side in ("ours_seconds", "peer_seconds"):

@@ -71,7 +71,7 @@ def balanced(y: Tensor, seed: int) -> Tensor:
     """An order whose every beginning has all classes equally often, up to one."""
     first = shuffled(len(y), seed, "points")
     rank = torch.empty(len(y))
-    for label in y.unique():
+    for label in range(int(y.max()) + 1):
         mine = first[y[first] == label]
         rank[mine] = torch.arange(len(mine), dtype=rank.dtype)
     return (rank + torch.rand(len(y), generator=rng.stream(seed, "points", "ties"))).argsort()
@@ -108,8 +108,8 @@ def _sized(of: str, split: str, resize: str) -> tuple[Tensor, Tensor]:
     if resize == "pad":
         margin = (SIZE - x.shape[-1]) // 2
         return F.pad(x, (margin,) * 4), y
-    large = [F.interpolate(part.float(), size=(SIZE, SIZE), mode="bilinear", align_corners=False).round_().byte()
-             for part in x.split(10_000)]
+    large = [F.interpolate(x[i:i + 10_000].float(), size=(SIZE, SIZE), mode="bilinear").round_().byte()
+             for i in range(0, len(x), 10_000)]  # in parts: the whole as float would take half a gigabyte
     return torch.cat(large), y
 
 
@@ -118,9 +118,9 @@ def _moments(of: str, resize: str) -> tuple[Triple, Triple]:
     """Mean and standard deviation by channel of the whole training set: the same for every p, class choice and seed."""
     x = _sized(of, "train", resize)[0]
     counts = torch.zeros(x.shape[1], 256, dtype=torch.double)
-    for part in x.split(5_000):
+    for i in range(0, len(x), 5_000):
         for c in range(x.shape[1]):
-            counts[c] += torch.bincount(part[:, c].flatten().int(), minlength=256)
+            counts[c] += torch.bincount(x[i:i + 5_000, c].flatten().int(), minlength=256)
     level = torch.arange(256, dtype=torch.double) / 255
     share = counts / counts.sum(1, keepdim=True)
     mean = share @ level

@@ -1,0 +1,58 @@
+"""The process that times, and the one that weighs: `python -m saccade.bench.inside time|memory`, a JSON line a row."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from saccade.bench import images, layers, nets
+from saccade.bench.measure import Pair, describe, gemm_speed, peak_bytes, time_pair
+
+QUICK = {"rounds": 5, "seconds": 0.12}
+FULL = {"rounds": 9, "seconds": 0.5}
+
+
+def pairs(quick: bool, only: str) -> Iterator[Pair | str]:
+    cases: list[Callable[[], Pair | str]] = [*nets.cases(quick), *layers.cases(quick), *images.cases(quick)]
+    for case in cases:
+        made = case()
+        if only in (made if isinstance(made, str) else f"{made.name} {made.setting} {made.against}"):
+            yield made
+
+
+def timed(quick: bool, only: str) -> Iterator[dict[str, Any]]:
+    yardstick = gemm_speed()
+    yield {"gemm": yardstick}
+    for pair in pairs(quick, only):
+        if isinstance(pair, str):
+            yield {"absent": pair}
+        else:
+            budget = QUICK if quick else FULL
+            yield {"row": time_pair(pair, rounds=int(budget["rounds"]), seconds=budget["seconds"], gemm=yardstick)}
+
+
+def weighed(quick: bool, only: str) -> Iterator[dict[str, Any]]:
+    for pair in pairs(quick, only):
+        if isinstance(pair, str) or pair.memory_aim is None:
+            continue
+        peaks = [peak_bytes(action) for action in (pair.ours, pair.peer)]
+        yield {"row": describe(pair) | {"memory": dict(zip(("ours", "peer"), peaks, strict=True))}}
+
+
+def main() -> None:
+    flags = argparse.ArgumentParser()
+    flags.add_argument("what", choices=("time", "memory"))
+    flags.add_argument("--quick", action="store_true")
+    flags.add_argument("--only", default="")
+    asked = flags.parse_args()
+    torch.set_num_threads(1)
+    for line in (timed if asked.what == "time" else weighed)(asked.quick, asked.only):
+        print(json.dumps(line), flush=True)
+
+
+if __name__ == "__main__":
+    main()
