@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from saccade.curves import crossing, find_peak, threshold
+from saccade.curves import crossing, find_peak, humps, near, peaked, threshold, together
 from saccade.spec import SaccadeError
 from saccade.stats import TooFewSeeds
 
@@ -160,3 +160,70 @@ def test_peak_of_two_seeds_cannot_be_tested():
     with pytest.raises(TooFewSeeds) as few:
         find_peak(X, [PEAKED, PEAKED])
     assert few.value.have == 2
+
+
+def test_curves_of_a_table_as_arrays():
+    a = {1: {0: 0.5, 1: 0.6, 2: 0.7}, 2: {0: 0.4, 2: 0.3}, 4: {0: 0.2, 1: 0.2, 2: 0.1}}
+    x, seeds, (rows,) = together(a)
+    assert (x, seeds) == ([1.0, 2.0, 4.0], [0, 2])  # seed 1 lacks x = 2
+    np.testing.assert_array_equal(rows, [[0.5, 0.4, 0.2], [0.7, 0.3, 0.1]])
+    b = {1: {0: 1.0, 1: 1.0}, 4: {0: 1.0, 1: 1.0}, 8: {0: 1.0}}
+    x, seeds, (first, second) = together(a, b)
+    assert (x, seeds) == ([1.0, 4.0], [0, 1]) and first.shape == second.shape == (2, 2)
+    assert together({})[:2] == ([], [])
+
+
+@pytest.mark.parametrize("seeds", [4, 5, 8])
+@pytest.mark.parametrize("shape", NULLS)
+def test_a_peak_is_claimed_as_rarely_as_found(shape, seeds):
+    noise = np.random.default_rng(100 + seeds).standard_normal((400, seeds, 8))
+    wrong = [peaked(X, 0.01 * (NULLS[shape] + e)).p < 0.025 for e in noise]
+    assert np.mean(wrong) <= 0.05
+
+
+@pytest.mark.parametrize("seeds", [5, 8])
+def test_a_peak_of_just_the_least_height_is_denied_in_at_most_five_percent(seeds):
+    border = 0.02 * np.array([1, 0, 0, 1, 0, 0, 0, 0.0])  # stands out by exactly 0.02
+    noise = np.random.default_rng(seeds).standard_normal((600, seeds, 8))
+    assert np.mean([peaked(X, border + 0.005 * e).p_against < 0.025 for e in noise]) <= 0.05
+
+
+def test_a_clear_peak_and_a_clear_fall():
+    up = peaked(X, 0.01 * PEAKED + np.zeros((5, 1)))
+    assert up.p < 1e-6 and up.p_against > 0.5 and up.estimate.value == pytest.approx(0.06) and "16" in up.note
+    noise = 0.001 * np.random.default_rng(0).standard_normal((5, 8))
+    down = peaked(X, 0.5 - 0.03 * np.arange(8) + noise)
+    assert down.p > 0.5 and down.p_against < 1e-3
+    with pytest.raises(TooFewSeeds):
+        peaked(X, [PEAKED, PEAKED])
+
+
+def test_humps_are_taken_where_the_others_have_them():
+    flat = np.zeros((3, 8))
+    own = humps(0.01 * PEAKED + flat)
+    assert [h.height for h in own] == pytest.approx([0.06] * 3)
+    assert [h.descent for h in own] == pytest.approx([0.08] * 3) and [h.gain for h in own] == pytest.approx([0.02] * 3)
+    assert [h.height for h in humps(flat, 0.01 * PEAKED + flat)] == pytest.approx([0] * 3)
+    with pytest.raises(SaccadeError, match="one shape"):
+        humps(flat, flat[:, :4])
+
+
+@pytest.mark.parametrize(("value", "verdict"), [(6, "near"), (2, "above"), (30, "below")])
+def test_near_known_answer(value, verdict):
+    x = [1, 2, 4, 5, 6, 8, 16]
+    train = [[0.5, 0.3, 0.1, 0.05, 0.0, 0.0, 0.0], [0.5, 0.3, 0.1, 0.0, 0.0, 0.0, 0.0]] * 3  # 6 and 5
+    found = near(x, train, value)
+    assert found.estimate.value == pytest.approx(math.sqrt(30)) and found.estimate.n == 6
+    assert (found.p < 0.01) == (verdict == "near") and (found.p_against < 0.01) == (verdict != "near")
+
+
+def test_near_counts_what_the_grid_does_not_tell():
+    coarse = near([2, 16], [[0.5, 0.0]] * 5, 6)  # somewhere from 3 to 16
+    assert coarse.p > 0.5 and coarse.p_against > 0.5
+    never = near([1, 2, 4], [[0.5, 0.4, 0.3]] * 5, 1)
+    assert never.p > 0.5 and never.p_against < 1e-6  # above 4, so not within a factor 2 of 1
+    assert math.isinf(never.estimate.high)
+    open_end = near([1, 2, 4], [[0.5, 0.4, 0.3]] * 5, 6)
+    assert open_end.p > 0.5 and open_end.p_against > 0.5
+    least = near([1, 2, 4], [[0.0, 0.0, 0.0]] * 5, 2)  # one channel is the smallest net there is: a factor 2
+    assert least.p < 1e-6

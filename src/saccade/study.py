@@ -141,6 +141,8 @@ def _verdict(study: Study, claim: Claim, found: Evidence | str, p: float | None,
     else:
         says = "undecided"
     remark = evidence.note if evidence else ""
+    if says.startswith("needs "):
+        remark = f"saccade run {study.name} --scale {claim.needs}"
     if says == "undecided" and evidence:
         remark = "; ".join(r for r in (evidence.blocked or _more_seeds(evidence, max(1, tested)), remark) if r)
     return Verdict(claim.id, says, claim.statement, claim.tested, claim.paper, claim.concluded, evidence, p,

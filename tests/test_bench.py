@@ -1,0 +1,111 @@
+"""The harness on made-up functions. Nothing here is a timing that could fail on a busy machine."""
+
+import json
+import math
+import sys
+
+import pytest
+import torch
+
+from saccade.bench import measure, nets, page
+from saccade.bench.measure import Pair, Timing
+
+
+def pair(**changes):
+    facts = {"name": "made up", "setting": "tiny", "against": "itself 1.0", "aim": 2.0, "ours": lambda: None,
+             "peer": lambda: None, "equal": "a number", "error": lambda: 0.0, "tolerance": 1e-6}
+    return Pair(**{**facts, **changes})
+
+
+def test_the_order_is_reversed_every_other_round():
+    calls = []
+    measure.alternate(lambda: calls.append("a"), lambda: calls.append("b"), rounds=3, seconds=0.0)
+    assert "".join(calls) == "aabb" + "ab" + "ba" + "ab"  # two of each to warm up and to count
+
+
+def test_ratios_are_taken_round_by_round():
+    ours, peer = Timing((1.0, 2.0, 1.0), (1.0, 1.0, 1.0)), Timing((2.0, 8.0, 3.0), (5.0, 6.0, 7.0))
+    found = measure.ratios(ours, peer, "cpu")
+    assert (found["ratio"], found["low"], found["high"], found["ratio_wall"]) == (3.0, 2.0, 4.0, 6.0)
+    assert found["chance"] == 0.75
+
+
+@pytest.mark.parametrize(("n", "low", "high", "chance"), [(5, 0, 4, 0.9375), (8, 0, 7, 0.992), (9, 1, 7, 0.961),
+                                                          (1, 0, 0, 0.0), (20, 5, 14, 0.959)])
+def test_interval_is_from_order_statistics(n, low, high, chance):
+    assert measure.interval(list(range(n))[::-1]) == (low, high, pytest.approx(chance, abs=1e-3))
+
+
+def test_the_interval_holds_the_median_as_often_as_it_says():
+    g = torch.Generator().manual_seed(0)
+    draws = torch.randn(2000, 9, generator=g).exp().tolist()
+    found = [measure.interval(d) for d in draws]
+    held = sum(low <= 1 <= high for low, high, _ in found) / len(found)
+    assert abs(held - found[0][2]) < 0.02
+
+
+def test_difference_is_relative_to_the_largest_entry():
+    a, b = torch.tensor([1.0, 2.0]), torch.tensor([1.0, 4.0])
+    assert measure.difference([a], [b]) == 0.5
+    assert measure.difference([torch.tensor([float("nan")])], [torch.ones(1)]) == math.inf
+    assert measure.difference([torch.zeros(2)], [torch.zeros(2)]) == 0.0
+    with pytest.raises(ValueError, match="shapes"):
+        measure.difference([a], [torch.ones(3)])
+    with pytest.raises(ValueError, match="tensors"):
+        measure.difference([a], [a, b])
+
+
+def test_a_row_that_is_not_equal_has_no_ratio():
+    calls = []
+    row = measure.time_pair(pair(error=lambda: 0.1, ours=lambda: calls.append(1)), rounds=3, seconds=0, gemm=1.0)
+    assert not row["is_equal"] and "ratio" not in row and not calls
+    assert page.measured(row) == "NOT EQUAL"
+    assert not measure.time_pair(pair(error=lambda: math.nan), rounds=3, seconds=0, gemm=1.0)["is_equal"]
+
+
+def test_operations_are_counted():
+    a = torch.randn(4, 5)
+    row = measure.time_pair(pair(ours=lambda: a @ a.T), rounds=3, seconds=0, gemm=1e9)
+    assert row["is_equal"] and row["flops"] == 2 * 4 * 5 * 4
+    assert row["share_of_gemm"] == pytest.approx(row["flops_per_second"] / 1e9)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_peak_memory_sees_what_was_held_and_given_back():
+    def holds(megabytes):
+        def action():
+            torch.ones(megabytes * 2**18)
+
+        return action
+
+    small, large = (measure.peak_bytes(holds(m)) for m in (1, 64))
+    assert 60 * 2**20 < large < 80 * 2**20 and small < 20 * 2**20
+
+
+def test_a_whole_page():
+    rows = [measure.time_pair(pair(), rounds=3, seconds=0, gemm=1.0)]
+    rows.append({**rows[0], "name": "held", "memory_aim": 5.0, "memory": {"ours": 2**20, "peer": 2**23, "ratio": 8.0}})
+    found = {"machine": page.machine(), "rows": rows, "absent": ["a peer: absent"], "gemm": 9e10, "seconds": 3.0,
+             "quick": False}
+    text = page.document(json.loads(json.dumps(found)))
+    assert "| held | tiny | 1 MiB | 8 MiB | 5 | **8.0** |" in text and "- a peer: absent" in text
+    assert "made up" in page.table(found)
+
+
+def test_rows_compare_real_functions():
+    """The peer with the library's own attention is the same net as ours, and a changed one is noticed."""
+    row = nets.thesis_net(2, False, True)
+    assert isinstance(row, Pair) and row.error() < 1e-12
+    net = nets.models.build("mha_lenet", seed=0, reading="A", heads=2)
+    other = nets.library_net(net)
+    with torch.no_grad():
+        other.first.attention.out_proj.bias.add_(1)
+    facts = [nets.facts_of(m, 2, nets._attention_gradients) for m in (net.double(), other.double())]
+    assert measure.difference(*facts) > 1e-3
+
+
+def test_switching_kernels_off_is_undone():
+    before = nets.kernels.short_heads
+    with nets.without_kernels():
+        assert nets.kernels.short_heads(3) is None
+    assert nets.kernels.short_heads is before
