@@ -1,5 +1,6 @@
 """Tasks done by real worker processes: once, shared, marked, and not lost to any kill."""
 
+import contextlib
 import json
 import os
 import random
@@ -117,44 +118,52 @@ def test_a_plugin_that_breaks_the_worker_is_one_sentence(lab, tmp_path):
 
 
 RUN = ["run", "digits_on_backgrounds", "--scale", "smoke", "--only", "CNN", "--jobs", "2", "--json",
-       "--set", "digits=procedural_digits", "scenes=procedural_textures", "images=9600"]
+       "--set", "digits=procedural_digits", "scenes=procedural_textures"]
 
 
-def command(lab):
-    return [sys.executable, "-m", "saccade", *RUN, "--lab", str(lab)]
+def command(lab, images=9600):
+    return [sys.executable, "-m", "saccade", *RUN, f"images={images}", "--lab", str(lab)]
 
 
 def weights_of(lab):
     return {p.parent.name: p.read_bytes() for p in lab.glob("runs/*/weights.safetensors")}
 
 
+def log_of(lab):
+    return [json.loads(line)["event"] for p in lab.glob("runs/*/log.jsonl") for line in p.read_text().splitlines()
+            if line.endswith("}")]
+
+
 @pytest.mark.slow
-def test_ten_kills_at_random_moments_lose_nothing_and_change_no_bit(tmp_path, monkeypatch):
-    """kill -9 of the launcher and all its workers; then the same command again, ten times over."""
-    subprocess.run(command(tmp_path / "calm"), check=True, capture_output=True)
+def test_ten_kills_at_random_moments_lose_nothing_and_change_no_bit(tmp_path):
+    """kill -9 of the launcher and all its workers, while they train and save; then the same command again."""
+    subprocess.run(command(tmp_path / "calm", 32_000), check=True, capture_output=True)
     calm = weights_of(tmp_path / "calm")
     assert len(calm) == 4
     rng, lab, kept = random.Random(7), tmp_path / "stormy", {}
     # Saves come every half second here, so that kills also hit moments of saving.
     env = {**os.environ, "SACCADE_SAVE_EVERY": "0.5"}
     for _ in range(10):
-        process = subprocess.Popen(command(lab), env=env, start_new_session=True, stdout=subprocess.DEVNULL,
+        begun = len(log_of(lab))
+        process = subprocess.Popen(command(lab, 32_000), env=env, start_new_session=True, stdout=subprocess.DEVNULL,
                                    stderr=subprocess.DEVNULL)
-        time.sleep(rng.uniform(1.0, 9.0))
+        while len(log_of(lab)) < begun + 4 and process.poll() is None:  # started, then points of the curve
+            time.sleep(0.05)
+        time.sleep(rng.uniform(0.0, 2.0))
         workers = subprocess.run(["pgrep", "-f", f"saccade.work --lab {lab}"], capture_output=True, text=True)
-        os.killpg(process.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         for pid in workers.stdout.split():
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(int(pid), signal.SIGKILL)
-            except ProcessLookupError:
-                pass
         process.wait()
         now = weights_of(lab)
         assert all(now[k] == v for k, v in kept.items()), "a finished run was lost or changed"
         kept = {k: v for k, v in now.items() if (lab / "runs" / k / "done.json").exists()}
-    last = subprocess.run(command(lab), env=env, check=True, capture_output=True, text=True)
+    last = subprocess.run(command(lab, 32_000), env=env, check=True, capture_output=True, text=True)
     assert weights_of(lab) == calm
-    again = subprocess.run(command(lab), check=True, capture_output=True, text=True)
+    assert log_of(lab).count("resumed") >= 3  # the kills did hit runs under way
+    again = subprocess.run(command(lab, 32_000), check=True, capture_output=True, text=True)
     assert json.loads(last.stdout)["runs"] == 4 and json.loads(again.stdout)["trained"] == 0
 
 
