@@ -7,8 +7,11 @@ import sys
 import pytest
 import torch
 
+from saccade import kernels, models
 from saccade.bench import measure, nets, page
 from saccade.bench.measure import Pair, Timing
+from saccade.bench.pure import without_kernels
+from saccade.kernels import neighbourhoods
 
 
 def pair(**changes):
@@ -86,7 +89,7 @@ def test_a_whole_page():
     rows = [measure.time_pair(pair(), rounds=3, seconds=0, gemm=1.0)]
     rows.append({**rows[0], "name": "held", "memory_aim": 5.0, "memory": {"ours": 2**20, "peer": 2**23, "ratio": 8.0}})
     found = {"machine": page.machine(), "rows": rows, "absent": ["a peer: absent"], "gemm": 9e10, "seconds": 3.0,
-             "quick": False}
+             "quick": False, "kept": rows[:1]}
     text = page.document(json.loads(json.dumps(found)))
     assert "| held | tiny | 1 MiB | 8 MiB | 5 | **8.0** |" in text and "- a peer: absent" in text
     assert "made up" in page.table(found)
@@ -94,9 +97,9 @@ def test_a_whole_page():
 
 def test_rows_compare_real_functions():
     """The peer with the library's own attention is the same net as ours, and a changed one is noticed."""
-    row = nets.thesis_net(2, False, True)
+    row = nets.thesis_net(2, False)
     assert isinstance(row, Pair) and row.error() < 1e-12
-    net = nets.models.build("mha_lenet", seed=0, reading="A", heads=2)
+    net = models.build("mha_lenet", seed=0, reading="A", heads=2)
     other = nets.library_net(net)
     with torch.no_grad():
         other.first.attention.out_proj.bias.add_(1)
@@ -105,7 +108,7 @@ def test_rows_compare_real_functions():
 
 
 def test_switching_kernels_off_is_undone():
-    before = nets.kernels.short_heads
-    with nets.without_kernels():
-        assert nets.kernels.short_heads(3) is None
-    assert nets.kernels.short_heads is before
+    before = kernels.short_heads, neighbourhoods.aggregation
+    with without_kernels():
+        assert kernels.short_heads(3) is None and neighbourhoods.aggregation() is None
+    assert (kernels.short_heads, neighbourhoods.aggregation) == before

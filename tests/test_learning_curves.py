@@ -16,10 +16,12 @@ from saccade.studies.learning_curves import STUDY
 from saccade.study import judge
 from saccade.table import Table
 
-IDS = """L-F8-mnist-fit L-F9-cifar-fit L-F9-dd L-F9-noise L-F10-fit L-F11-fit L-F10-dd L-F10-weak L-A1-stop
-L-F12-mnist-alpha L-F12-mnist-order L-F12-cifar-slope L-F12-cifar-cross L-F12-cifar-cnn8192 L-F12-cifar-vit8192
-L-F13-heads L-F13-mnist-opt L-F13-cifar-opt L-F14-mnist-slope L-F14-mnist-cross L-F14-cifar L-F15-cifar-best
-L-F15-cifar-cnn L-F15-mnist L-F16-maps L-F17-maps L-F18""".split()
+IDS = [
+    "L-F8-mnist-fit", "L-F9-cifar-fit", "L-F9-dd", "L-F9-noise", "L-F10-fit", "L-F11-fit", "L-F10-dd", "L-F10-weak",
+    "L-A1-stop", "L-F12-mnist-alpha", "L-F12-mnist-order", "L-F12-cifar-slope", "L-F12-cifar-cross",
+    "L-F12-cifar-cnn8192", "L-F12-cifar-vit8192", "L-F13-heads", "L-F13-mnist-opt", "L-F13-cifar-opt",
+    "L-F14-mnist-slope", "L-F14-mnist-cross", "L-F14-cifar", "L-F15-cifar-best", "L-F15-cifar-cnn", "L-F15-mnist",
+    "L-F16-maps", "L-F17-maps", "L-F18"]
 
 
 # -- models
@@ -60,37 +62,27 @@ def test_the_dial_is_set_by_the_budget(channels):
 
 
 def test_operations_are_those_of_the_layers():
-    seen = Counter()
-
-    def count(module, given, out):
-        seen["n"] += out.numel() * module.weight[0].numel()
-
-    class Counted(torch.nn.Module):
-        def __init__(self, convs, hidden, head):
-            super().__init__()
-            self.layers = torch.nn.ModuleList([*convs, hidden, head])
+    def count(layer, out):
+        return out.numel() * layer.weight[0].numel()
 
     net = saccade.model("basic_cnn", width=5, parametrisation="default")
-    x = torch.zeros(1, 3, 32, 32)
+    x, seen = torch.zeros(1, 3, 32, 32), 0
     for conv in net.convs:
-        y = conv(x)
-        count(conv, x, y)
-        x = F.avg_pool2d(y, 2)
-    for layer in (net.hidden, net.head):
-        y = layer(x.flatten(1)) if layer is net.hidden else layer(y)
-        count(layer, None, y)
-    assert seen["n"] == sweeps.operations_of_cnn(5, 3)
+        seen += count(conv, conv(x))
+        x = F.avg_pool2d(conv(x), 2)
+    hidden = net.hidden(x.flatten(1))
+    assert seen + count(net.hidden, hidden) + count(net.head, net.head(hidden)) == sweeps.operations_of_cnn(5, 3)
 
 
 def test_mean_field_starts_as_said():
     net = models.build("basic_cnn", seed=0, width=20, bias=True)
     for p in net.parameters():
         if p.numel() > 1000:
-            assert abs(float(p.mean())) < 0.1 and float(p.std()) == pytest.approx(1, abs=0.05)
+            assert abs(float(p.detach().mean())) < 0.1 and float(p.detach().std()) == pytest.approx(1, abs=0.05)
     fans = [c.weight[0].numel() for c in net.convs] + [64 * 20]
     assert net.scales == pytest.approx([*(f**-0.5 for f in fans), 1 / 80])
     plain = models.build("basic_cnn", seed=0, parametrisation="default")
-    assert plain.scales == [1.0] * 5 and float(plain.hidden.weight.abs().max()) <= 1 / math.sqrt(640) + 1e-6
+    assert plain.scales == [1.0] * 5 and float(plain.hidden.weight.detach().abs().max()) <= 1 / math.sqrt(640) + 1e-6
 
 
 def test_mean_field_is_the_scaled_net():
@@ -106,19 +98,19 @@ def test_mean_field_is_the_scaled_net():
 
 
 def test_mean_field_outputs_shrink_as_the_root_of_the_width():
-    x = torch.randn(64, 3, 32, 32, generator=torch.Generator().manual_seed(0))
-    sizes = [np.mean([float(models.build("basic_cnn", seed=s, width=w)(x).detach().std()) for s in range(4)])
+    x = torch.randn(16, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    sizes = [np.mean([float(models.build("basic_cnn", seed=s, width=w)(x).detach().square().mean()) for s in range(20)])
              for w in (4, 16)]
-    assert 1.4 < sizes[0] / sizes[1] < 2.9
+    assert 1.6 < math.sqrt(sizes[0] / sizes[1]) < 2.5  # 2 = the root of 16 / 4
 
 
 @pytest.mark.parametrize("width", [4, 10, 20])
 def test_a_learning_rate_of_h_moves_every_width_and_breaks_none(width):
     from saccade.data.points import points
 
-    images = points("train", seed=0, of="procedural_digits", p=128)
+    images = points("train", seed=0, of="procedural_digits", p=128, only=(0, 1))
     x = (images.batch(torch.arange(128)) - images.mean[0]) / images.std[0]
-    net = models.build("basic_cnn", seed=0, width=width, channels=1)
+    net = models.build("basic_cnn", 2, seed=0, width=width, channels=1)
     optimizer = torch.optim.SGD(net.parameters(), lr=float(width))
     losses = []
     for step in range(60):
@@ -129,7 +121,7 @@ def test_a_learning_rate_of_h_moves_every_width_and_breaks_none(width):
         optimizer.step()
         losses.append(float(loss.detach()))
     assert all(math.isfinite(v) for v in losses) and max(losses) < 10
-    assert sum(losses[-8:]) < 0.95 * sum(losses[:8])
+    assert sum(losses[-8:]) < 0.97 * sum(losses[:8])
 
 
 @pytest.mark.parametrize(("heads", "channels"), [(1, 3), (4, 3), (8, 1)])
@@ -149,7 +141,8 @@ def test_one_block_without_embedding_is_the_dense_net(heads, channels):
 
 
 @pytest.mark.parametrize(("name", "args", "says"), [
-    ("basic_cnn", {"width": 0}, "width must be at least 1"), ("basic_cnn", {"parametrisation": "meanfield"}, "mean_field"),
+    ("basic_cnn", {"width": 0}, "width must be at least 1"),
+    ("basic_cnn", {"parametrisation": "meanfield"}, "did you mean mean_field"),
     ("basic_vit", {"heads": 3}, "3 does not divide 128"), ("basic_vit", {"depth": 0}, "depth must be at least 1")])
 def test_bad_nets_get_a_sentence(name, args, says):
     with pytest.raises(SaccadeError, match=says):
@@ -185,6 +178,7 @@ def test_every_run_is_listed_once_under_one_arm(scale):
 
 @pytest.mark.parametrize("scale", ["smoke", "small", "large"])
 def test_sweeps_share_their_runs(scale):
+    """Every sweep's runs are the whole study's, and together they are all of it."""
     every = {t.run.key: t for t in planned(scale)}
     union = set()
     for name in sweeps.SWEEPS:
@@ -210,17 +204,25 @@ def test_optimisers_can_be_swapped():
     assert swapped["ViT(128,1,1)"].recipe.optimizer == "sgd"
     twisted = {t.arm: t.run.recipe for t in planned("large", sweep="controls")}
     assert twisted["CNN(10), AdamW"].optimizer == "adamw" and twisted["ViT(128,1,1), SGD"].optimizer == "sgd"
-    assert twisted["ViT(64,4,3), no decay"].weight_decay == 0
+    bare = {t.arm: t.run.recipe for t in planned("paper", sweep="controls")}
+    assert bare["ViT(64,4,3), no decay"].weight_decay == 0
     wide = {t.arm: t.run.recipe.lr for t in planned("small", sweep="fig9", eta_eff=1.0)}
     assert wide["CNN(3)"] == 3 and wide["CNN(10)"] == 10
 
 
 def test_stopping_rules_are_in_the_recipe():
-    for task in planned("large"):
+    for task in planned("paper"):
         recipe, p = task.run.recipe, task.run.data_args["p"]
         assert recipe.max_seconds > 0 and recipe.patience >= 20
         assert recipe.patience * (p // recipe.batch) >= 400  # the plateau at the start does not count as settled
         assert recipe.batch == (128 if p >= 4096 else 32)
+    asked = planned("small", sweep="fig12", patience=30)
+    assert all(t.run.recipe.patience >= 30 for t in asked)
+
+
+def test_a_larger_scale_goes_on_from_the_small_one():
+    small, large = ({t.run.key for t in planned(s)} for s in ("small", "large"))
+    assert len(small & large) > 0.85 * len(small)
 
 
 def test_unknown_choices_get_a_sentence():
@@ -270,14 +272,15 @@ def test_equal_exponents_are_found_equal_and_unequal_ones_not():
 def test_nets_that_do_not_interpolate_block_the_verdict():
     table = fitted(("CNN(10)", power(1.5, -0.53)), ("ViT(128,1,1)", power(3.0, -0.53)), train=0.05)
     found = verdict("L-F12-mnist-alpha", table)
-    assert found.says == "undecided" and "interpolates at 0 of 4 sizes only" in found.remark
+    assert found.says == "undecided"
+    assert "fewer than 4 sizes at which all interpolate; CNN(10) does not at p = 128" in found.remark
 
 
 def test_a_size_that_does_not_interpolate_is_left_out_of_the_fit():
     curve = power(1.5, -0.5, (128, 256, 512, 1024, 2048))
     rows = rows_of("CNN(10)", 1, {**curve, 2048: 0.9}, spread=0.0)
     rows += rows_of("CNN(10)", 1, {**dict.fromkeys(curve, 0.0), 2048: 0.3}, split="train", spread=0.0)
-    law = measures.law(Table(tuple(rows)), "CNN(10)", 1)
+    law = measures.laws(Table(tuple(rows)), ["CNN(10)"], 1)["CNN(10)"]
     assert law.fit.sizes[-1] == 1024 and law.fit.exponent.value == pytest.approx(-0.5) and not law.blocked
 
 
@@ -326,7 +329,7 @@ def test_endings_in_words():
     rows += [{"metric": "watched", "run": "a", "value": 1},
              {"metric": "accuracy", "split": "train", "run": "b", "value": 0.9}]
     words = measures.endings(Table(tuple(rows), ({"run": "c", "why": "timeout: 9 seconds were up"},)))
-    assert words.startswith("1 of 2 runs ended with their last step, 1 with a settled training error, 1 timeout; 1 ended")
+    assert words.startswith("1 of 2 runs ended with their last step, 1 with a settled training error, 1 timeout; 1 ")
 
 
 def test_every_figure_is_made_from_nothing_and_from_little():
@@ -337,15 +340,16 @@ def test_every_figure_is_made_from_nothing_and_from_little():
 
 def test_maps_are_drawn_over_their_picture():
     row = {"metric": "picture", "arm": "ViT(128,1,1)", "channels": 1, "p": 64, "shown": "instance", "label": 3,
-           "picture": [0] * 512 + [200] * 512, "map": [0.0] * 63 + [1.0], "rollout": [1 / 64] * 64, "seed": 0}
+           "of": "mnist", "picture": [0] * 512 + [200] * 512, "map": [0.0] * 63 + [1.0], "rollout": [1 / 64] * 64}
     heat = panels.overlay(row)
-    assert heat.shape == (32, 32, 3) and heat[-1, -1, 0] == 1 and heat[0, 0].max() == 0
+    assert heat.shape == (32, 32, 3) and heat[-1, -1].min() > 0.5 and heat[0, 0].max() == 0
     grid = panels.maps(Table((row,)), 1, [("ViT(128,1,1)", "map"), ("ViT(128,4,3)", "map")])
     assert grid.row_labels == ("image", "ViT(128,1,1)") and grid.column_labels == ("3",)
 
 
 # -- end to end
 
+@pytest.mark.slow
 def test_the_study_runs_at_smoke_on_drawn_data(tmp_path):
     """Real workers, one sweep; then the whole study's tables, verdicts and report from the same lab."""
     drawn = {"digits": "procedural_digits", "photos": "procedural_textures", "epochs": 1}

@@ -115,5 +115,5 @@ def test_mixed_precision_is_refused_on_a_cpu(tiny_run):
 
 def test_a_budget_larger_than_the_set_goes_over_it_again():
     data = Settings(digits="procedural_digits", scenes="procedural_textures", backgrounds=1)
-    run = Run("lenet", "digits_on_backgrounds", Recipe(images=24_000, batch=3000, watch=0), 0, data_args=data)
+    run = Run("lenet", "digits_on_backgrounds", Recipe(images=12_000, batch=1500, watch=0), 0, data_args=data)
     assert finish(run).step == 8

@@ -84,6 +84,7 @@ def test_a_model_that_raises_is_marked_failed_and_tried_again_on_request_only(la
     assert plan.examine(lab, [broken], retry=True).train == (broken,)
 
 
+@pytest.mark.slow
 def test_two_launchers_share_one_lab_and_never_both_do_a_run(lab):
     code = ("import sys, json; sys.path.insert(0, sys.argv[2]); from test_work import *\n"
             "lab = Lab(sys.argv[1]); print(json.dumps([(e['key'], e['event']) for e in "
@@ -100,6 +101,7 @@ def test_two_launchers_share_one_lab_and_never_both_do_a_run(lab):
         assert all([key, "finished"] in h for h in heard)
 
 
+@pytest.mark.slow
 def test_a_killed_worker_is_replaced_and_its_run_goes_on(lab):
     seen, killed = [], False
     for event in launch.local([task(images=16_000)], lab, places=["cpu"]):

@@ -84,12 +84,17 @@ def maps(model: nn.Module, x: Tensor) -> Maps:
 
 
 def _of(layers: list[Tensor]) -> Maps:
-    return Maps(tuple(to_patches(p) for p in layers), tuple(p[:, :, 0, 0] for p in layers), _grid(_read(rollout(layers))))
+    kept = tuple(p[:, :, 0, 0] for p in layers)
+    return Maps(tuple(to_patches(p) for p in layers), kept, to_patches(rollout(layers)))
 
 
 def to_patches(probabilities: Tensor) -> Tensor:
-    """From the class token to each patch, by head: (n, heads, side, side), summing to one."""
-    return _grid(_read(probabilities))
+    """From the class token to each patch: (..., tokens, tokens) -> (..., side, side), summing to one."""
+    row = probabilities[..., 0, 1:]
+    side = math.isqrt(row.shape[-1])
+    if side * side != row.shape[-1]:
+        raise SaccadeError(f"{row.shape[-1]} patches are no square grid, so they make no map.")
+    return (row / row.sum(-1, keepdim=True).clamp_min(1e-12)).view(*row.shape[:-1], side, side)
 
 
 def rollout(layers: list[Tensor]) -> Tensor:
@@ -105,21 +110,10 @@ def rollout(layers: list[Tensor]) -> Tensor:
     return flow
 
 
-def _read(probabilities: Tensor) -> Tensor:
-    row = probabilities[..., 0, 1:]
-    return row / row.sum(-1, keepdim=True).clamp_min(1e-12)
-
-
-def _grid(rows: Tensor) -> Tensor:
-    side = math.isqrt(rows.shape[-1])
-    if side * side != rows.shape[-1]:
-        raise SaccadeError(f"{rows.shape[-1]} patches are no square grid, so they make no map.")
-    return rows.unflatten(-1, (side, side))
-
-
 def entropy(grid: Tensor) -> Tensor:
     """Over the patches, in nats: 0 for one patch, log(side²) for an even look."""
-    return torch.special.entr(grid).sum((-2, -1))
+    each: Tensor = torch.special.entr(grid)
+    return each.sum((-2, -1))
 
 
 def effective_patches(grid: Tensor) -> Tensor:
@@ -167,7 +161,7 @@ def read(image: str | Path | np.ndarray | Tensor, channels: int = 0, size: int =
         array = array.transpose(1, 2, 0)
     if array.ndim != 3 or array.shape[2] not in (1, 3) or 0 in array.shape:
         raise SaccadeError(f"a picture must be (h, w), (h, w, 3) or (c, h, w), not {array.shape}.")
-    values = torch.from_numpy(np.ascontiguousarray(array)).float() / (255 if array.dtype == np.uint8 else 1)
+    values = torch.from_numpy(array.copy()).float() / (255 if array.dtype == np.uint8 else 1)
     if not bool(((values >= 0) & (values <= 1)).all()):
         raise SaccadeError("a picture must be uint8, or float in [0, 1].")
     x = values.permute(2, 0, 1)[None]

@@ -51,10 +51,13 @@ class Hump:
     gain: float  # of the last point over the valley before the peak; positive is below it
 
 
-def together(curve: Mapping[Any, Series]) -> tuple[list[float], list[int], FloatArray]:
-    """x, seeds and errors (seeds, x) of a table's curve, over the seeds that have every x."""
-    seeds = sorted(set.intersection(*(set(s) for s in curve.values()))) if curve else []
-    return [float(x) for x in curve], seeds, np.array([[s[k] for s in curve.values()] for k in seeds], dtype=float)
+def together(*several: Mapping[Any, Series]) -> tuple[list[float], list[int], list[FloatArray]]:
+    """Curves of a table as arrays (seeds, x) over the x that all have and the seeds that all have at all of these."""
+    x = [v for v in several[0] if all(v in curve for curve in several)]
+    here = [set(curve[v]) for curve in several for v in x]
+    seeds = sorted(set.intersection(*here)) if here else []
+    rows = [np.array([[curve[v][s] for v in x] for s in seeds], dtype=float) for curve in several]
+    return [float(v) for v in x], seeds, rows
 
 
 def crossing(sizes: Sequence[float], a: Any, b: Any, *, how: str = "interpolate",
@@ -177,7 +180,8 @@ def near(x: Sequence[float], train_errors: Any, value: float, *, factor: float =
     first = [_first_staying(row <= level) for row in rows]
     low = {i: math.log((at[k - 1] if k else 0.0) + step) for i, k in enumerate(first)}
     high = {i: math.log(at[k]) if k < len(at) else math.inf for i, k in enumerate(first)}
-    bottom, top = math.log(value / factor - step / 2), math.log(value * factor + step / 2)
+    # Half a step beyond, so that a dial at just the factor counts as within it.
+    bottom, top = math.log(max(value / factor - step / 2, step / 4)), math.log(value * factor + step / 2)
     never = any(math.isinf(h) for h in high.values())
     lows, tops = above(low, bottom), above(low, top)
     p_top, p_below = (1.0, 1.0) if never else (above(high, top).p_against, above(high, bottom).p_against)
@@ -185,7 +189,7 @@ def near(x: Sequence[float], train_errors: Any, value: float, *, factor: float =
     if shown is None:
         shown = replace(_geometric(list(low.values()), "t on log x, lower ends: most seeds never get there", LEVEL),
                         high=math.inf)
-    return Evidence(shown, max(lows.p, p_top), min(1.0, tops.p + p_below),
+    return Evidence(shown, max(lows.p, p_top), min(1.0, 2 * min(tops.p, p_below)),
                     f"two one-sided t on the log threshold, factor {factor:g}", unit, None, note)
 
 

@@ -690,4 +690,4 @@ def test_drawn_splits_have_their_own_seeds(name, monkeypatch):
     monkeypatch.setattr(procedural, name, make)
     for split in ("train", "test"):
         source._draw.__wrapped__(f"procedural_{name}", split)
-    assert sorted(asked.values()) == [2000, 12000]
+    assert sorted(asked.values()) == [2000, 6000]

@@ -16,7 +16,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
 
 Action = Callable[[], object]
 
@@ -147,9 +148,23 @@ def describe(pair: Pair) -> dict[str, Any]:
 
 def flops(action: Action) -> int:
     """Operations of matrix products and convolutions in one call, as torch counts them."""
-    with FlopCounterMode(display=False) as counter:
+    with _Counter() as counter:
         action()
-    return int(counter.get_total_flops())
+    return int(counter.total)
+
+
+class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """torch's own counter also follows modules, and then cannot count a call of autograd.grad."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.total = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if (count := flop_registry.get(func._overloadpacket)) is not None:
+            self.total += int(count(*args, **(kwargs or {}), out_val=out))
+        return out
 
 
 def gemm_speed(size: int = 1024, rounds: int = 7) -> float:

@@ -6,7 +6,7 @@ import contextlib
 import copy
 import functools
 import importlib.metadata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 from saccade import kernels, models
 from saccade.bench.measure import Pair, difference
+from saccade.bench.pure import without_kernels
 from saccade.models.basic_vit import PATCH, BasicViT
 from saccade.models.lenet import Skeleton
 from saccade.models.mha_lenet import PatchAttention
@@ -37,7 +38,7 @@ def step_of(model: nn.Module, n: int) -> Callable[[], None]:
     def step() -> None:
         loss = F.cross_entropy(model(x), y)
         optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        torch.autograd.backward(loss)
         optimizer.step()
 
     return step
@@ -48,7 +49,7 @@ def facts_of(model: nn.Module, n: int, gather: Callable[[nn.Module], Facts]) -> 
     x, y = pictures(n, next(model.parameters()).dtype)
     model.zero_grad()
     logits = model(x)
-    F.cross_entropy(logits, y).backward()
+    torch.autograd.backward(F.cross_entropy(logits, y))
     return [logits, *gather(model)]
 
 
@@ -68,8 +69,8 @@ class LibraryAttention(nn.Module):
         assert biases is not None and ours.out.bias is not None
         with torch.no_grad():
             for layer, weight, bias in zip(self.maps, weights, biases.view(3, out), strict=True):
-                layer.weight.copy_(weight)  # type: ignore[operator, union-attr]
-                layer.bias.copy_(bias)  # type: ignore[operator, union-attr]
+                layer.weight.copy_(weight)  # type: ignore[operator]
+                layer.bias.copy_(bias)  # type: ignore[operator]
             # The layer projects once more by itself; with the identity there the two nets are one function.
             self.attention.in_proj_weight.copy_(torch.eye(out).repeat(3, 1))
             self.attention.in_proj_bias.zero_()
@@ -81,7 +82,8 @@ class LibraryAttention(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         tokens = F.unfold(x, 5).transpose(1, 2)
         mixed, _ = self.attention(*(layer(tokens) for layer in self.maps))
-        return mixed.transpose(1, 2).reshape(len(x), -1, x.shape[2] - 4, x.shape[3] - 4)
+        y: Tensor = mixed.transpose(1, 2).reshape(len(x), -1, x.shape[2] - 4, x.shape[3] - 4)
+        return y
 
 
 def library_net(ours: nn.Module) -> nn.Module:
@@ -108,18 +110,7 @@ def _attention_gradients(net: nn.Module) -> Facts:
     return [g for g in found if g is not None]
 
 
-@contextlib.contextmanager
-def without_kernels() -> Iterator[None]:
-    """The pure torch paths, as on a machine that has no compiler."""
-    kept = kernels.short_heads
-    kernels.short_heads = lambda width: None  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        kernels.short_heads = kept
-
-
-def thesis_net(heads: int, native: bool, quick: bool) -> Pair | str:
+def thesis_net(heads: int, native: bool) -> Pair | str:
     name, aim = "thesis attention net, training step", 7.0 if native else 3.0
     setting = f"batch 16, {heads} head{'s' * (heads > 1)}, {'C kernel' if native else 'pure torch'}"
     if native and (why := kernels.why_not()):
@@ -232,7 +223,7 @@ def _count(depth: int) -> str:
 
 
 def cases(quick: bool) -> list[Callable[[], Pair | str]]:
-    made: list[Callable[[], Pair | str]] = [functools.partial(thesis_net, heads, native, quick)
+    made: list[Callable[[], Pair | str]] = [functools.partial(thesis_net, heads, native)
                                             for heads in (1, 2) for native in (False, True)]
     deep = 16 if quick else 64
     return [*made, lambda: vit(1, 128, 1, 32, 5.5), lambda: vit(6, 192, 3, deep, 1.15),

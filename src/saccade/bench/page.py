@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,7 +18,8 @@ HEAD = ("what", "setting", "aim", "measured", "memory aim", "memory measured", "
 
 def machine() -> dict[str, Any]:
     return {"cpu": _cpu(), "cores": launch.cores(), "system": f"{platform.system()} {platform.machine()}",
-            "python": platform.python_version(), "torch": importlib.metadata.version("torch")}
+            "python": platform.python_version(), "torch": importlib.metadata.version("torch"),
+            "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0}
 
 
 def _cpu() -> str:
@@ -80,10 +82,14 @@ def document(found: Row) -> str:
         ("what", "setting", "ours", "peer's", "aim", "times less"),
         [(r["name"], r["setting"], f"{r['memory']['ours'] / 2**20:.0f} MiB", f"{r['memory']['peer'] / 2**20:.0f} MiB",
           f"{r['memory_aim']:g}", f"**{r['memory']['ratio']:.1f}**") for r in rows if "memory" in r])
+    kept = _markdown(("what", "setting", "ratio", "interval"), [
+        (r["name"], r["setting"], f"{r['ratio']:.2f}", f"{r['low']:.2f} to {r['high']:.2f}")
+        for r in found["kept"] if r["is_equal"]])
     missing = "".join(f"- {text}\n" for text in found["absent"])
     return PAGE.format(cpu=said["cpu"], cores=said["cores"], torch=said["torch"], python=said["python"],
                        system=said["system"], gemm=found["gemm"] / 1e9, seconds=found["seconds"], speed=speed,
-                       same=same, memory=memory, missing="\nNot measured in this run:\n\n" + missing if missing else "")
+                       same=same, memory=memory, kept=kept, load=said["load"],
+                       missing="\nNot measured in this run:\n\n" + missing if missing else "")
 
 
 def _seconds(value: float) -> str:
@@ -97,7 +103,7 @@ PAGE = """# Speed, measured
 
 Written by `make bench`; do not edit. Numbers of one run on {cpu}, {cores} cores, {system}, Python {python},
 torch {torch}. A float32 matrix product of 1024 by 1024 ran at {gemm:.0f} GFLOP/s on one thread in the same run.
-All of it took {seconds:.0f} s.
+All of it took {seconds:.0f} s; the load of the machine at the start was {load:.1f}.
 
 ## How to read it
 
@@ -127,6 +133,13 @@ Growth of the resident set at its peak, for one forward and backward pass, in a 
 larger tensor fresh pages.
 
 {memory}
+
+## With memory that is kept
+
+Above, both sides have the allocator as the system brings it. saccade's workers tell it to keep freed memory, which
+helps whoever asks for much of it; with that policy on both sides the ratios are smaller:
+
+{kept}
 
 ## Why it is faster
 

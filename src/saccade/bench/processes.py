@@ -88,7 +88,8 @@ def take_turns(groups: tuple[Sequence[Trainer], Sequence[Trainer]], *, rounds: i
 
 
 def _ratio(spent: tuple[tuple[float, ...], tuple[float, ...]]) -> dict[str, Any]:
-    row = ratios(*(Timing(each, each) for each in spent), "wall")
+    ours, peer = (Timing(each, each) for each in spent)
+    row = ratios(ours, peer, "wall")
     row["ratio_cpu"] = None
     for side in ("ours_seconds", "peer_seconds"):
         row[side] = {"wall": row[side]["wall"]}

@@ -78,7 +78,7 @@ def loader(seed: int) -> Iterator[float]:
         for x, y in data:
             optimizer.zero_grad()
             loss = F.cross_entropy(model(x), y)
-            loss.backward()
+            torch.autograd.backward(loss)
             optimizer.step()
             yield loss.item()
 
@@ -92,7 +92,7 @@ def error(seed: int) -> float:
     facts = []
     for x, y in batches:
         model = models.build("lenet", seed=seed)
-        F.cross_entropy(model(x), y).backward()
+        torch.autograd.backward(F.cross_entropy(model(x), y))
         facts.append([x, *(p.grad for p in model.parameters() if p.grad is not None)])
     return difference(*facts)
 

@@ -117,12 +117,10 @@ def _sized(of: str, split: str, resize: str) -> tuple[Tensor, Tensor]:
 def _moments(of: str, resize: str) -> tuple[Triple, Triple]:
     """Mean and standard deviation by channel of the whole training set: the same for every p, class choice and seed."""
     x = _sized(of, "train", resize)[0]
-    counts = torch.zeros(x.shape[1], 256, dtype=torch.double)
+    first, second = torch.zeros(2, x.shape[1], dtype=torch.double)
     for i in range(0, len(x), 5_000):
-        for c in range(x.shape[1]):
-            counts[c] += torch.bincount(x[i:i + 5_000, c].flatten().int(), minlength=256)
-    level = torch.arange(256, dtype=torch.double) / 255
-    share = counts / counts.sum(1, keepdim=True)
-    mean = share @ level
-    std = (share @ level**2 - mean**2).sqrt()
-    return tuple(round(v, 4) for v in mean.tolist()), tuple(round(v, 4) for v in std.tolist())
+        part = x[i:i + 5_000].float().div_(255)
+        first += part.mean((0, 2, 3)).double() * len(part) / len(x)
+        second += part.square_().mean((0, 2, 3)).double() * len(part) / len(x)
+    std = (second - first**2).sqrt()
+    return tuple(round(v, 4) for v in first.tolist()), tuple(round(v, 4) for v in std.tolist())

@@ -102,7 +102,7 @@ def _draw(name: str, split: str) -> Pair:
     from saccade.data import procedural
 
     make = {"procedural_digits": procedural.digits, "procedural_textures": procedural.textures}[name]
-    x, y = make(12000, seed=1) if split == "train" else make(2000, seed=2)
+    x, y = make(6000, seed=1) if split == "train" else make(2000, seed=2)
     x.flags.writeable = y.flags.writeable = False  # shared by every caller in this process
     return x, y
 

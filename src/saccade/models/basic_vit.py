@@ -141,11 +141,11 @@ class BasicViT(nn.Module):
     def attention(self, x: Tensor) -> list[Tensor]:
         """Probabilities of every block as (n, heads, queries, keys), by the dense path."""
         x, maps = self.tokens(x), []
-        for block in (*self.early, self.last):
+        for block in self.early:
             assert isinstance(block, Block)
             maps.append(block.probabilities(x))
             x = block(x)
-        return maps
+        return [*maps, self.last.probabilities(x)]
 
 
 @model(family="vit", dial="dim")

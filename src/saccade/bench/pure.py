@@ -1,0 +1,21 @@
+"""The pure torch paths, as on a machine that has no compiler."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from saccade import kernels
+from saccade.kernels import neighbourhoods
+
+
+@contextlib.contextmanager
+def without_kernels() -> Iterator[None]:
+    kept = kernels.short_heads, neighbourhoods.aggregation, neighbourhoods.pairwise
+    kernels.short_heads = lambda width: None  # type: ignore[assignment]
+    neighbourhoods.aggregation = lambda: None  # type: ignore[assignment]
+    neighbourhoods.pairwise = lambda inner, shared: None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        kernels.short_heads, neighbourhoods.aggregation, neighbourhoods.pairwise = kept

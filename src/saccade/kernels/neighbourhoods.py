@@ -1,0 +1,22 @@
+"""The kernels for sums over neighbourhoods and for SAN's pairwise weights."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+
+from saccade.kernels import _load
+
+WIDEST = 16  # channels inside; with more, their loops no longer fit into registers
+
+
+@functools.cache
+def aggregation() -> ctypes.CDLL | None:
+    """The sums, or None where the kernel cannot be built."""
+    return _load("local_aggregation.c", ())
+
+
+@functools.cache
+def pairwise(inner: int, shared: int) -> ctypes.CDLL | None:
+    """The weight branch with `inner` channels and `shared` weight channels, or None where it cannot be built."""
+    return _load("pairwise.c", (f"-DR={inner}", f"-DS={shared}")) if inner <= WIDEST else None

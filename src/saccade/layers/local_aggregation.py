@@ -1,0 +1,113 @@
+"""Sums over neighbourhoods whose weights differ from pixel to pixel, after Zhao, Jia, Koltun (CVPR 2020).
+
+A neighbourhood is a set of shifted views of one padded map, so nothing is unfolded, forward or backward: 49 additions
+for 7x7. `unfolded` is the reference. Exact.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
+
+from saccade.kernels import neighbourhoods
+
+
+def unfolded(x: Tensor, weights: Tensor) -> Tensor:
+    """x: (n, c, h + k - 1, w + k - 1), padded by the caller. weights: (n, s, k k, h, w) -> (n, c, h, w).
+
+    Channel c uses weight channel c mod s.
+    """
+    n, s, area, h, w = weights.shape
+    patches = F.unfold(x, round(area**0.5)).view(n, -1, s, area, h, w)
+    return (patches * weights[:, None]).sum(3).flatten(1, 2)
+
+
+def aggregate(x: Tensor, weights: Tensor) -> Tensor:
+    """The same by shifted views: a C kernel for float32 on a CPU where one can be built, else pure torch."""
+    if x.device.type == "cpu" and x.dtype == weights.dtype == torch.float32 and neighbourhoods.aggregation():
+        return Native.apply(x, weights)
+    return Shifted.apply(x, weights)
+
+
+def padded(x: Tensor, size: int) -> Tensor:
+    """By reflection, so that every pixel has a size x size neighbourhood."""
+    return F.pad(x, (size // 2,) * 4, mode="reflect")
+
+
+def views(x: Tensor, size: int) -> Iterator[Tensor]:
+    """The size x size shifted views of a padded (..., h, w) map, row by row: each (..., h - size + 1, w - size + 1)."""
+    h, w = x.shape[-2] - size + 1, x.shape[-1] - size + 1
+    for i in range(size):
+        for j in range(size):
+            yield x[..., i : i + h, j : j + w]
+
+
+class Shifted(torch.autograd.Function):
+    """The whole batch at every shift: one picture at a time stays in cache, but pays more for calls than it saves."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weights: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weights)
+        n, s, area, h, w = weights.shape
+        out = x.new_zeros(n, x.shape[1] // s, s, h, w)
+        for o, view in enumerate(views(x.unflatten(1, (-1, s)), round(area**0.5))):
+            out.addcmul_(view, weights[:, None, :, o])
+        return out.flatten(1, 2)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        x, weights = ctx.saved_tensors
+        s, area = weights.shape[1:3]
+        size, grad = round(area**0.5), grad.contiguous().unflatten(1, (-1, s))
+        gx, gweights = torch.zeros_like(x, memory_format=torch.contiguous_format), torch.empty_like(weights)
+        room = torch.empty_like(grad)
+        shifted = zip(*(views(t.unflatten(1, (-1, s)), size) for t in (x, gx)), strict=True)
+        for o, (view, gview) in enumerate(shifted):
+            gview.addcmul_(grad, weights[:, None, :, o])
+            torch.sum(torch.mul(grad, view, out=room), 1, out=gweights[:, :, o])
+        return gx, gweights
+
+
+class Native(torch.autograd.Function):
+    """The same by the C kernel; float32 on the CPU only."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weights: Tensor) -> Tensor:
+        x, weights = x.contiguous(), weights.contiguous()
+        ctx.save_for_backward(x, weights)
+        out = x.new_zeros(len(x), x.shape[1], *weights.shape[3:])
+        _kernel().forward(*map(_pointer, (x, weights, out)), *_sizes(x, weights))
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        x, weights = ctx.saved_tensors
+        gx, gweights = torch.zeros_like(x), torch.zeros_like(weights)
+        _kernel().backward(*map(_pointer, (x, weights, grad.contiguous(), gx, gweights)), *_sizes(x, weights))
+        return gx, gweights
+
+
+def _kernel() -> ctypes.CDLL:
+    library = neighbourhoods.aggregation()
+    assert library is not None, "aggregate() checks that the kernel exists before it comes here"
+    return library
+
+
+def _pointer(t: Tensor) -> ctypes.c_void_p:
+    return ctypes.c_void_p(t.data_ptr())
+
+
+def _sizes(x: Tensor, weights: Tensor) -> tuple[int, ...]:
+    n, s, area, h, w = weights.shape
+    size = round(area**0.5)
+    if x.shape != (n, x.shape[1] // s * s, h + size - 1, w + size - 1):
+        raise ValueError(f"maps of shape {tuple(x.shape)} do not fit weights of shape {tuple(weights.shape)}")
+    return n, x.shape[1] // s, s, h, w, size

@@ -1,0 +1,122 @@
+"""Where does the class token look, and how closely?   Catteau, TP IV, Sec. 4.3, with numbers instead of eyeballing"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from saccade import attention
+from saccade.attention import Maps
+from saccade.data.images import Images, Source
+from saccade.registry import probe
+from saccade.spec import Row, Settings
+from saccade.subject import Subject, standardise
+
+SHOWN_SEED = 0  # pictures are kept of one replication only
+DECIMALS = 5
+
+
+@probe(version=1)
+def attention_maps(subject: Subject, data: Source, *, split: str = "test", n: int = 500, show: Sequence[int] = (),
+                   means: bool = False, eight: bool = False) -> Iterator[Row]:
+    """Entropy by layer and head; effective patches, share on the middle and on ink, of the last layer and of rollout.
+
+    Of seed 0 also the pictures with their maps: the first one of each class in `show`, their class means if `means`,
+    and a made-up 8 if `eight`.
+    """
+    images = data(split).head(n)
+    x = images.batch(torch.arange(len(images), device=images.y.device))
+    found = _maps(subject, x)
+    for layer, (grid, kept) in enumerate(zip(found.layers, found.kept, strict=True), 1):
+        for head, value in enumerate(attention.entropy(grid).mean(0).tolist(), 1):
+            yield _row("entropy", value, len(x), layer=layer, head=head)
+        yield _row("kept", float(kept.mean()), len(x), layer=layer)
+    side = found.last.shape[-1]
+    grey, two = x.shape[1] == 1, images.classes == 2
+    ink = attention.ink_mask(x, side) if grey else None
+    apart = _difference(data("train"), side) if two and grey else None
+    for view, grid in (("last", found.last), ("rollout", found.rollout)):
+        measured = {"effective_patches": attention.effective_patches(grid),
+                    "centre_share": attention.share(grid, attention.centre(side))}
+        if ink is not None:
+            measured |= {"ink_share": attention.share(grid, ink), "ink_area": ink.mean((1, 2))}
+        if apart is not None:
+            measured["difference_share"] = attention.share(grid, apart)
+        values = {name: float(each.mean()) for name, each in measured.items()}
+        if ink is not None:
+            values["ink_contrast"] = values["ink_share"] / max(values["ink_area"], 1e-12)
+        for name, value in values.items():
+            yield _row(name, value, len(x), view=view)
+    if data.seed == SHOWN_SEED:
+        yield from _pictures(subject, images, x, found, show, means, eight)
+
+
+def _maps(subject: Subject, x: Tensor) -> Maps:
+    return attention.maps(subject.model, standardise(x, subject.mean, subject.std))
+
+
+def _difference(images: Images, side: int) -> Tensor:
+    """+1 on the quarter of patches where two classes differ most, -1 on the quarter where they differ least.
+
+    Both quarters lie in the half of the patches with the most ink, so that looking at ink alone gives about 0.
+    """
+    x = images.batch(torch.arange(len(images), device=images.y.device)).mean(1, keepdim=True)
+    x = torch.nn.functional.adaptive_avg_pool2d(x, side)[:, 0]
+    first, second = (x[images.y == label].mean(0).flatten() for label in (0, 1))
+    inked = (first + second).argsort(descending=True)[: side * side // 2]
+    order = inked[(first - second).abs()[inked].argsort(descending=True)]
+    mask = torch.zeros(side * side)
+    mask[order[: len(order) // 2]], mask[order[len(order) // 2:]] = 1.0, -1.0
+    return mask.view(side, side)
+
+
+def _pictures(subject: Subject, images: Images, x: Tensor, found: Maps, show: Sequence[int], means: bool,
+              eight: bool) -> Iterator[Row]:
+    said = subject.logits(x).argmax(1)
+    for label in show:
+        mine = (images.y == label).nonzero()[:, 0]
+        if not len(mine):
+            continue
+        one = int(mine[0])
+        yield _picture("instance", label, x[one], found.last[one], found.rollout[one], said=int(said[one]))
+        if label == show[0]:
+            for layer, grid in enumerate(found.layers, 1):
+                for head in range(grid.shape[1]):
+                    yield _row("head_map", float(attention.entropy(grid[one, head])), 1, layer=layer, head=head + 1,
+                               map=_rounded(grid[one, head]))
+        if means:
+            yield _picture("class mean", label, x[mine].mean(0), found.last[mine].mean(0),
+                           found.rollout[mine].mean(0), n=len(mine))
+    if eight:
+        drawn = torch.from_numpy(draw_eight())[None, None].to(x)
+        drawn = drawn.expand(-1, x.shape[1], -1, -1)
+        seen = _maps(subject, drawn)
+        yield _picture("made-up 8", -1, drawn[0], seen.last[0], seen.rollout[0],
+                       said=int(subject.logits(drawn).argmax(1)))
+
+
+def draw_eight(size: int = 32) -> np.ndarray:
+    """Two rings, one above the other, as a hand would put them: (size, size), float in [0, 1]."""
+    y, x = np.mgrid[:size, :size].astype(np.float32)
+    edge = np.full((size, size), np.inf, np.float32)
+    for cy, radius in ((10.5, 5.0), (20.5, 6.0)):
+        edge = np.minimum(edge, np.abs(np.hypot(y - cy, x - 15.5) - radius))
+    drawn: np.ndarray = np.clip(2.2 - edge, 0, 1)
+    return drawn
+
+
+def _picture(shown: str, label: int, image: Tensor, last: Tensor, rolled: Tensor, n: int = 1, said: int = -1) -> Row:
+    pixels = (255 * image).round().byte().flatten().tolist()
+    return _row("picture", float(said), n, shown=shown, label=int(label), picture=tuple(pixels), map=_rounded(last),
+                rollout=_rounded(rolled))
+
+
+def _rounded(grid: Tensor) -> tuple[float, ...]:
+    return tuple(round(v, DECIMALS) for v in grid.flatten().tolist())
+
+
+def _row(metric: str, value: float, n: int, **at: object) -> Row:
+    return Row(metric, value, n, Settings(at))

@@ -1,0 +1,345 @@
+"""How does error fall with training points, for a CNN and a ViT with one size dial each?   Catteau, TP IV, EPFL
+
+    saccade run learning_curves --scale smoke     under a minute, no verdicts
+    saccade run learning_curves --scale small     five seeds, p up to 1024: at most 15 minutes on two cores
+    saccade run learning_curves --scale large     deep nets, double descent, p up to 8192: two to three hours
+    saccade run learning_curves --scale paper     the report's size
+    saccade run learning_curves --set sweep=fig12     only the runs behind one figure; others re-use them
+
+CNN(h) has h, 2h, 4h channels; ViT(d,H,L) has dimension d, H heads, L layers. Errors are fitted as a power alpha of the
+number of points p, over the sizes at which a net interpolates (training error at most 1 %).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from saccade import stats
+from saccade.spec import Difference, Evidence, Paper, Settings
+from saccade.stats import TooFewSeeds
+from saccade.studies.learning import measures
+from saccade.studies.learning.drawings import CNN, FIGURES, VIT
+from saccade.studies.learning.measures import cnns, error, hump, laws, lower, peak, resting_on, steeper, threshold, vits
+from saccade.studies.learning.sweeps import CHOICES, DIGITS, HEADS, PHOTOS, tasks
+from saccade.study import Study, claim
+from saccade.table import Series, Table
+
+BEST = "ViT(128,4,3)"
+NOISE = 0.2
+SAME_SLOPE = 0.1  # exponents closer than this are the same: a fifth of the report's 0.53
+
+
+# -- claims, in the order and with the ids of the list of published claims
+
+@claim("L-F8-mnist-fit", "The CNN starts to interpolate MNIST at about two channels.", paper="h ≈ 2",
+       concluded="measured", needs="small",
+       tested="smallest h from which training error stays at or below 1 % is within a factor 2 of 2 (no label noise)")
+def fits_digits(table: Table) -> Evidence:
+    return threshold(table, cnns(), DIGITS, 2, step=1, unit="channels")
+
+
+@claim("L-F9-cifar-fit", "The CNN starts to interpolate CIFAR-10 at about six channels.", paper="h ≈ 6",
+       concluded="measured", needs="small",
+       tested="smallest h from which training error stays at or below 1 % is within a factor 2 of 6 (no label noise)")
+def fits_photos(table: Table) -> Evidence:
+    return threshold(table, cnns(), PHOTOS, 6, step=1, unit="channels")
+
+
+@claim("L-F9-dd", "With label noise the CNN's test error on CIFAR-10 peaks near interpolation and then falls below "
+       "earlier values.", paper="non-monotone, second descent below first minimum", concluded="confirmed",
+       needs="large",
+       tested="at 20 % noise test error against h has a peak, and error at the largest h is below the valley before it")
+def double_descent(table: Table) -> Evidence:
+    return stats.all_of(peak(table, cnns(), PHOTOS), stats.above(
+        hump(table, cnns(), PHOTOS, NOISE, "gain"), 0.0, note="valley before the peak − largest h"))
+
+
+@claim("L-F9-noise", "The peak grows with label noise.", paper="peak(20) > peak(10) > peak(0)", concluded="confirmed",
+       needs="large", tested="height of the hump, at the place of the 20 % curve: larger at 20 than at 10 % noise, and "
+                             "at 10 than at 0 %")
+def peak_grows(table: Table) -> Evidence:
+    heights = {n: hump(table, cnns(), PHOTOS, n, "height", like=(cnns(), NOISE)) for n in (0.0, 0.1, NOISE)}
+    return stats.all_of(stats.greater(heights[NOISE], heights[0.1], note="20 − 10 %"),
+                        stats.greater(heights[0.1], heights[0.0], note="10 − 0 %"))
+
+
+@claim("L-F10-fit", "ViT with 4 heads and 3 layers interpolates MNIST at width about 30.", paper="d ≈ 30",
+       concluded="measured", needs="large", tested="smallest d that interpolates is within a factor 2 of 30")
+def vit_fits_digits(table: Table) -> Evidence:
+    return threshold(table, vits(4, 3), DIGITS, 30, step=4, unit="dimensions")
+
+
+@claim("L-F11-fit", "ViT with 8 heads and 6 layers interpolates CIFAR-10 at width about 45.", paper="d ≈ 45",
+       concluded="measured", needs="large", tested="smallest d that interpolates is within a factor 2 of 45")
+def vit_fits_photos(table: Table) -> Evidence:
+    return threshold(table, vits(8, 6), PHOTOS, 45, step=8, unit="dimensions")
+
+
+@claim("L-F10-dd", "ViT shows double descent on both data sets.", paper="non-monotone on both", concluded="confirmed",
+       needs="paper", tested="at 20 % noise test error against d has a peak, for (4,3) on MNIST and (8,6) on CIFAR-10")
+def vit_double_descent(table: Table) -> Evidence:
+    return stats.all_of(peak(table, vits(4, 3), DIGITS, note="(4,3) on MNIST"),
+                        peak(table, vits(8, 6), PHOTOS, note="(8,6) on CIFAR-10"))
+
+
+@claim("L-F10-weak", "The ViT's peak is lower and its second descent smaller than the CNN's, perhaps because of "
+       "AdamW's weight decay.", paper="vit < cnn", concluded="stated, cause conjectured", needs="paper",
+       tested="at 20 % noise on CIFAR-10, height of the hump and fall after it are larger for the CNN than for (8,6)")
+def vit_peak_is_lower(table: Table) -> Evidence:
+    parts = [stats.greater(hump(table, cnns(), PHOTOS, NOISE, what), hump(table, vits(8, 6), PHOTOS, NOISE, what),
+                           note=f"{what}, CNN − ViT") for what in ("height", "descent")]
+    try:
+        gain = stats.estimate(_minus(hump(table, vits(4, 3, ", no decay"), DIGITS, NOISE, "height"),
+                                     hump(table, vits(4, 3), DIGITS, NOISE, "height")))
+        cause = f"without weight decay the hump of (4,3) on MNIST is {gain.text()} points higher"
+    except TooFewSeeds:
+        cause = "the arm without weight decay was not run"
+    return stats.all_of(*parts, note=cause)
+
+
+@claim("L-A1-stop", "Early stopping or regularisation flattens the interpolation peak.",
+       paper="peak(early stop) < peak(converged)", concluded="shown in supplement", needs="large",
+       tested="CNN on CIFAR-10 at 20 % noise: the hump is lower when training stops at a quarter of the steps")
+def stopping_flattens(table: Table) -> Evidence:
+    early = hump(table, cnns(", stopped early"), PHOTOS, NOISE, "height", like=(cnns(), NOISE))
+    return stats.greater(hump(table, cnns(), PHOTOS, NOISE, "height"), early)
+
+
+@claim("L-F12-mnist-alpha", "CNN(10) and ViT(128,1,1) have the same learning-curve exponent on MNIST.",
+       paper="both ≈ −0.53", concluded="measured, both about equal", needs="small",
+       tested=f"exponents of the two differ by less than {SAME_SLOPE:g}, in the same seeds and sizes")
+def same_exponent(table: Table) -> Evidence:
+    found = laws(table, (CNN, VIT), DIGITS)
+    return resting_on(stats.equivalent(found[CNN].exponents, found[VIT].exponents, margin=SAME_SLOPE, unit="exponent"),
+                      *found.values())
+
+
+@claim("L-F12-mnist-order", "CNN error lies below ViT error at every p on MNIST.", paper="cnn < vit for all p",
+       concluded="confirmed", needs="small", tested="test error of ViT(128,1,1) minus CNN(10) is above 0 at every p")
+def cnn_below(table: Table) -> Evidence:
+    ps = sorted(set(measures.learning(table, CNN, DIGITS)) & set(measures.learning(table, VIT, DIGITS)))
+    if not ps:
+        raise TooFewSeeds(0)
+    return stats.all_of(*(stats.greater(error(table, VIT, DIGITS, p), error(table, CNN, DIGITS, p), note=f"p = {p}")
+                          for p in ps), note=f"p = {', '.join(map(str, ps))}")
+
+
+@claim("L-F12-cifar-slope", "CNN improves faster with p than the one-head one-layer ViT on CIFAR-10.",
+       paper="α(cnn) < α(vit) < 0", concluded="confirmed", needs="small",
+       tested="exponent of ViT(128,1,1) minus that of CNN(10) is above 0, and the ViT's is below 0")
+def cnn_is_steeper(table: Table) -> Evidence:
+    found = laws(table, (CNN, VIT), PHOTOS)
+    falls = stats.above({s: -a for s, a in found[VIT].exponents.items()}, 0.0, unit="exponent", note=f"−α({VIT})")
+    return resting_on(stats.all_of(steeper(found[CNN], found[VIT]), falls), *found.values())
+
+
+@claim("L-F12-cifar-cross", "CNN overtakes ViT(1,1) on CIFAR-10 at about 700 training points.", paper="p ≈ 700",
+       concluded="measured", needs="small",
+       tested="test error: ViT(128,1,1) below CNN(10) at p = 256, and above it at p = 1024")
+def cnn_overtakes(table: Table) -> Evidence:
+    return measures.changes_places(table, VIT, CNN, PHOTOS, 256, 1024)
+
+
+def _at_8192(arm: str, value: float) -> Callable[[Table], Evidence]:
+    def test(table: Table) -> Evidence:
+        found = error(table, arm, PHOTOS, 8192)
+        near = stats.equivalent(found, dict.fromkeys(found, value), margin=0.03)
+        return replace(near, note=f"test error {stats.estimate(found).short()} %; in the report {100 * value:.1f} %")
+    return test
+
+
+cnn_8192 = claim("L-F12-cifar-cnn8192", "CNN(10) test error on CIFAR-10 at 8192 training points.", paper="52.8 %",
+                 concluded="measured", needs="large", tested="test error minus 52.8 % is within ± 3 points")(
+    _at_8192(CNN, 0.528))
+vit_8192 = claim("L-F12-cifar-vit8192", "ViT(128,1,1) test error on CIFAR-10 at 8192 training points.", paper="67.1 %",
+                 concluded="measured", needs="large", tested="test error minus 67.1 % is within ± 3 points")(
+    _at_8192(VIT, 0.671))
+
+
+def _by_heads(table: Table, channels: int) -> dict[int, measures.Law]:
+    arms = {h: f"ViT(128,{h},1)" for h in HEADS}
+    found = laws(table, list(arms.values()), channels)
+    return {h: found[arm] for h, arm in arms.items()}
+
+
+@claim("L-F13-heads", "More heads steepen the learning curve of a one-layer ViT up to an optimum.",
+       paper="α(H) minimal at interior H", concluded="confirmed, less clear on MNIST", needs="small",
+       tested="on CIFAR-10, where the report is clear, the exponent at its best H, 8, is below those at H = 1 and 16")
+def heads_steepen(table: Table) -> Evidence:
+    found = _by_heads(table, PHOTOS)
+    return resting_on(stats.all_of(steeper(found[8], found[1]), steeper(found[8], found[16])), *found.values())
+
+
+def _best_heads(channels: int, best: int) -> Callable[[Table], Evidence]:
+    def test(table: Table) -> Evidence:
+        found = _by_heads(table, channels)
+        mean = {h: law.fit.exponent.value for h, law in found.items()}
+        seen = min(mean, key=mean.__getitem__)
+        parts = stats.all_of(*(steeper(found[best], law) for h, law in found.items() if h != best),
+                             note=f"steepest on average: H = {seen}")
+        return resting_on(parts, *found.values())
+    return test
+
+
+best_digits = claim("L-F13-mnist-opt", "Best number of heads for one layer on MNIST.", paper="H = 4",
+                    concluded="measured", needs="small",
+                    tested="exponent at H = 4 is below that at H = 1, 2, 8 and 16")(_best_heads(DIGITS, 4))
+best_photos = claim("L-F13-cifar-opt", "Best number of heads for one layer on CIFAR-10.", paper="H = 8",
+                    concluded="measured", needs="small",
+                    tested="exponent at H = 8 is below that at H = 1, 2, 4 and 16")(_best_heads(PHOTOS, 8))
+
+
+def _by_layers(table: Table, channels: int) -> list[measures.Law]:
+    return list(laws(table, [f"ViT(128,1,{depth})" for depth in (1, 2, 3)], channels).values())
+
+
+@claim("L-F14-mnist-slope", "Adding layers always steepens the learning curve on MNIST.", paper="α decreasing in L",
+       concluded="confirmed", needs="large", tested="exponent falls from L = 1 to 2 and from 2 to 3")
+def layers_steepen(table: Table) -> Evidence:
+    one, two, three = _by_layers(table, DIGITS)
+    return resting_on(stats.all_of(steeper(two, one), steeper(three, two)), one, two, three)
+
+
+@claim("L-F14-mnist-cross", "Deeper ViTs are better on MNIST only beyond about 3000 training points.", paper="p ≈ 3000",
+       concluded="measured", needs="paper",
+       tested="test error: L = 1 below L = 3 at p = 1024, and above it at p = 4096")
+def depth_pays_late(table: Table) -> Evidence:
+    return measures.changes_places(table, VIT, "ViT(128,1,3)", DIGITS, 1024, 4096)
+
+
+@claim("L-F14-cifar", "On CIFAR-10 a second layer lowers the error at unchanged slope, further layers steepen the "
+       "slope.", paper="α(2) ≈ α(1), offset(2) < offset(1), α(3) < α(2)", concluded="confirmed", needs="large",
+       tested=f"exponents of L = 1 and 2 differ by less than {SAME_SLOPE / 2:g}; mid-range error of 2 is below that of "
+              "1; exponent of 3 is below that of 2")
+def second_layer_lowers(table: Table) -> Evidence:
+    one, two, three = _by_layers(table, PHOTOS)
+    same = stats.equivalent(two.exponents, one.exponents, margin=SAME_SLOPE / 2, unit="exponent", note="α(2) − α(1)")
+    return resting_on(stats.all_of(same, lower(two, one), steeper(three, two)), one, two, three)
+
+
+@claim("L-F15-cifar-best", "Of (1,3), (8,1), (8,3) the last has the lowest error at similar slopes on CIFAR-10.",
+       paper="error(8,3) < error(1,3), error(8,1)", concluded="confirmed", needs="large",
+       tested=f"mid-range error of (8,3) is below the two others', and exponents differ by less than {SAME_SLOPE:g}")
+def both_is_best(table: Table) -> Evidence:
+    deep, heads, both = laws(table, ["ViT(128,1,3)", "ViT(128,8,1)", "ViT(128,8,3)"], PHOTOS).values()
+    same = [stats.equivalent(both.exponents, other.exponents, margin=SAME_SLOPE, unit="exponent",
+                             note=f"α({both.arm}) − α({other.arm})") for other in (deep, heads)]
+    return resting_on(stats.all_of(lower(both, deep), lower(both, heads), *same), deep, heads, both)
+
+
+@claim("L-F15-cifar-cnn", "The best ViT beats CNN(10) on CIFAR-10 up to about 3000 training points.", paper="p ≈ 3000",
+       concluded="measured", needs="large",
+       tested="test error: ViT(128,8,3) below CNN(10) at p = 1024, and above it at p = 4096")
+def best_vit_leads(table: Table) -> Evidence:
+    return measures.changes_places(table, "ViT(128,8,3)", CNN, PHOTOS, 1024, 4096)
+
+
+@claim("L-F15-mnist", "Optimised ViTs have a steeper curve than the CNN on MNIST and would overtake it beyond the "
+       "studied range.", paper="α(vit opt) < α(cnn)", concluded="slope measured, crossing extrapolated", needs="large",
+       tested="exponent of ViT(128,4,3) is below CNN(10)'s, and at the largest p its error is still above the CNN's")
+def best_vit_catches_up(table: Table) -> Evidence:
+    found = laws(table, (CNN, BEST), DIGITS)
+    p = int(found[CNN].fit.sizes[-1])
+    ahead = stats.greater(error(table, BEST, DIGITS, p), error(table, CNN, DIGITS, p), note=f"error at p = {p}")
+    return resting_on(stats.all_of(steeper(found[BEST], found[CNN]), ahead), *found.values())
+
+
+@claim("L-F16-maps", "Attention maps of the optimised ViT separate digit from background better than those of the "
+       "basic one.", paper="(4,3) better than (1,1)", concluded="visual impression", needs="small",
+       tested="attention on ink relative to the ink's share of the area (last layer, mean over heads): ViT(128,4,3) "
+              "minus ViT(128,1,1) is above 0")
+def maps_separate(table: Table) -> Evidence:
+    p = _map_p(table, BEST, DIGITS)
+    basic, best = (_map_number(table, arm, DIGITS, "ink_contrast", p) for arm in (VIT, BEST))
+    told = "; ".join(f"{arm}: {stats.estimate(s).value:.2f} times an even look" for arm, s in
+                     ((VIT, basic), (BEST, best)) if s)
+    return stats.greater(best, basic, unit="ratio", note=f"p = {p}; {told}")
+
+
+@claim("L-F17-maps", "Better performing configurations concentrate attention on the object in CIFAR-10 images.",
+       paper="concentration grows as error falls", concluded="visual impression", needs="small",
+       tested="correlation over ViTs, by seed, of test error with the effective number of patches looked at is above 0")
+def better_looks_closer(table: Table) -> Evidence:
+    p = _map_p(table, "ViT(128,8,1)", PHOTOS)
+    arms = table.at(metric="effective_patches", channels=PHOTOS, noise=0.0, p=p, view="last").values("arm")
+    patches = {a: _map_number(table, a, PHOTOS, "effective_patches", p) for a in arms}
+    middle = {a: _map_number(table, a, PHOTOS, "centre_share", p) for a in arms}
+    wrong = {a: error(table, a, PHOTOS, p) for a in arms}
+    found = measures.correlations(wrong, patches)
+    centre = stats.estimate(measures.correlations(wrong, middle)).text("correlation")
+    return stats.above(found, 0.0, unit="correlation",
+                       note=f"p = {p}: {', '.join(arms)}; with the share on the middle quarter {centre}")
+
+
+@claim("L-F18", "A ViT trained on only digits 5 and 8 attends to the places where they differ.", paper="inconclusive",
+       concluded="inconclusive", needs="small",
+       tested="attention on the quarter of patches where the classes' means differ most, minus that on an equally "
+              "large and inked quarter where they differ least, is above 0 for ViT(128,1,1)")
+def looks_where_they_differ(table: Table) -> Evidence:
+    arm = f"{VIT}, 5 or 8"
+    p = _map_p(table, arm, DIGITS)
+    return stats.above(_map_number(table, arm, DIGITS, "difference_share", p), 0.0, note=f"p = {p}")
+
+
+def _map_p(table: Table, arm: str, channels: int) -> int:
+    found = table.at(metric="effective_patches", arm=arm, channels=channels, noise=0.0).values("p")
+    if not found:
+        raise TooFewSeeds(0)
+    return int(found[-1])
+
+
+def _map_number(table: Table, arm: str, channels: int, metric: str, p: int) -> Series:
+    return table.series(metric, arm=arm, channels=channels, p=p, noise=0.0, view="last")
+
+
+def _minus(a: Series, b: Series) -> Series:
+    return {s: a[s] - b[s] for s in a if s in b}
+
+
+_SIZED = ("L-F8-mnist-fit", "L-F9-cifar-fit", "L-F9-dd", "L-F9-noise", "L-F10-fit", "L-F11-fit", "L-F10-dd",
+          "L-F10-weak", "L-A1-stop")
+_CNN = (*_SIZED[:4], "L-F10-weak", "L-A1-stop", "L-F12-mnist-alpha", "L-F12-mnist-order", "L-F12-cifar-slope",
+        "L-F12-cifar-cross", "L-F12-cifar-cnn8192", "L-F15-cifar-cnn", "L-F15-mnist")
+_MAPS = ("L-F16-maps", "L-F17-maps", "L-F18")
+DIFFERS = (
+    Difference("the report's code is not public: normalisation, resizing, batch, momentum, weight decay and the noise "
+               "model are choices (listed below), not facts"),
+    Difference("paired seeds (five instead of three or four), exponents fitted by seed with t intervals, margins and "
+               "Holm correction instead of fits to seed means read by eye"),
+    Difference("nested, class-balanced training sets, the same for every net of a seed; the report does not say how "
+               "points were drawn"),
+    Difference("the CNN follows the laboratory's public mean-field convention, the only reading found in which a "
+               "learning rate near h trains; absolute errors of other readings are not comparable", _CNN),
+    Difference("below paper scale the CNN's effective learning rate is 2 where the report keeps it near 1, which takes "
+               "half as many steps", _CNN),
+    Difference("the size of the training set behind the report's double-descent figures is unknown, and the width that "
+               "interpolates grows with it; the size used here stands in each remark", _SIZED),
+    Difference("below large scale p ends at 1024 (512 points for widths); the report goes to 8192, where slopes may "
+               "differ"),
+    Difference("below paper scale CNNs train for a fixed number of epochs, by p, in which CNN(10) interpolates, and "
+               "ViTs until their training error is unchanged over 10 epochs; at paper scale all stop after 20 such "
+               "epochs, or 400 steps where that is longer, because the start of training is a plateau"),
+    Difference("a fit takes the sizes whose mean training error is at most 1 %; a run stopped by the clock counts as "
+               "missing"),
+    Difference("attention maps are judged by numbers, of nets trained on few points below paper scale; the report "
+               "looks at pictures", _MAPS),
+)
+
+STUDY = Study(
+    name="learning_curves",
+    question="How does error fall with training points, for a CNN and a ViT with one size dial each?",
+    paper=Paper('L. Catteau, "Comparative analysis of structure and performance of Convolutional Neural Networks and '
+                'Vision Transformers", TP IV project, Physics of Complex Systems Laboratory, EPFL'),
+    tasks=tasks,
+    figures=FIGURES,
+    claims=(
+        fits_digits, fits_photos, double_descent, peak_grows, vit_fits_digits, vit_fits_photos, vit_double_descent,
+        vit_peak_is_lower, stopping_flattens, same_exponent, cnn_below, cnn_is_steeper, cnn_overtakes, cnn_8192,
+        vit_8192, heads_steepen, best_digits, best_photos, layers_steepen, depth_pays_late, second_layer_lowers,
+        both_is_best, best_vit_leads, best_vit_catches_up, maps_separate, better_looks_closer, looks_where_they_differ),
+    choices=CHOICES,
+    differs=DIFFERS,
+    costs=Settings(smoke="under a minute", small="at most 15 minutes on two cores",
+                   large="two to three hours on two cores", paper="days on two cores"),
+)
