@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from saccade import kernels, models
+from saccade.bench import __main__ as bench
 from saccade.bench import measure, nets, page
 from saccade.bench.measure import Pair, Timing
 from saccade.bench.pure import without_kernels
@@ -93,6 +94,22 @@ def test_a_whole_page():
     text = page.document(json.loads(json.dumps(found)))
     assert "| held | tiny | 1 MiB | 8 MiB | 5 | **8.0** |" in text and "- a peer: absent" in text
     assert "made up" in page.table(found)
+
+
+def test_a_full_run_writes_and_a_quick_one_does_not(monkeypatch, tmp_path, capsys):
+    row = measure.time_pair(pair(), rounds=3, seconds=0, gemm=1.0)
+    found = {"machine": page.machine(), "rows": [row], "absent": [], "gemm": 9e10, "seconds": 3.0, "quick": False,
+             "kept": []}
+    monkeypatch.setattr(bench, "run", lambda quick, only, tell: found)
+    for extra, written in (["--quick"], False), (["--only", "made"], False), ([], True):
+        monkeypatch.setattr(sys, "argv", ["bench", "--to", str(tmp_path), *extra])
+        bench.main()
+        assert (tmp_path / "docs" / "performance.md").exists() == written
+    assert json.loads((tmp_path / "results" / "bench.json").read_text())["rows"][0]["name"] == "made up"
+    found["rows"] = [{**row, "is_equal": False}]
+    with pytest.raises(SystemExit, match="not the same function: made up"):
+        bench.main()
+    assert "made up" in capsys.readouterr().out
 
 
 def test_rows_compare_real_functions():

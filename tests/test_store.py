@@ -122,6 +122,15 @@ def test_a_missing_weight_file_and_a_torn_state_are_damage(lab):
     assert "state.sealed" in lab.damage(key)
 
 
+def test_a_garbled_lease_or_a_missing_description_is_no_traceback(lab):
+    key = finished(lab)
+    for text in ("", "{}", "null", '{"host": 1}', '{"host": "x", "pid": "?"}'):
+        (lab.folder(key) / "lease").write_text(text)
+        lab.holder(key)
+    (lab.folder(key) / "run.json").unlink()
+    assert lab.damage(key) == ["run.json"]
+
+
 def test_set_aside_keeps_and_frees(lab):
     key = finished(lab)
     target = lab.set_aside(key, "damaged")

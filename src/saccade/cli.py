@@ -221,7 +221,7 @@ def run(study: Positional[Study], scale: ScaleName = "small",
              "report": {k: str(p) for k, p in paths.items()}})
     else:
         live.print_grid(report.terminal(verdicts))
-        print(f"\n{report.summary(verdicts)}\nreport: {paths['html'].resolve()}")
+        print(f"\n{report.summary(verdicts)} The report:\n{paths['html'].resolve()}")
     if refused:
         raise SystemExit(1)
     if strict and any(v.says == "contradicted" for v in verdicts):

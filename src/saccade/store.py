@@ -175,12 +175,14 @@ class Lab:
         try:
             lease = json.loads(path.read_text())
             age = time.time() - path.stat().st_mtime
-        except (OSError, ValueError):
-            return None
-        if lease.get("host") == socket.gethostname():
-            # The process id alone is not enough: ids are used again.
-            return lease if _born(lease["pid"]) == lease["born"] is not None else None
-        return lease if age < DEAD_AFTER else None
+            if lease["host"] == socket.gethostname():
+                # The process id alone is not enough: ids are used again.
+                alive = lease["born"] is not None and _born(int(lease["pid"])) == lease["born"]
+            else:
+                alive = age < DEAD_AFTER
+        except (OSError, ValueError, KeyError, TypeError):
+            return None  # no lease, or one that says nothing
+        return dict(lease) if alive else None
 
     @contextlib.contextmanager
     def _lock(self) -> Iterator[None]:
@@ -201,8 +203,12 @@ class Lab:
         return Run.parse(self.described(key)["run"])
 
     def log(self, key: str, event: Mapping[str, Any]) -> None:
-        with open(self.folder(key) / "log.jsonl", "a") as out:
-            out.write(json.dumps({"time": round(time.time(), 3), **event}) + "\n")
+        path = self.folder(key) / "log.jsonl"
+        try:
+            with open(path, "a") as out:
+                out.write(json.dumps({"time": round(time.time(), 3), **event}) + "\n")
+        except OSError as error:
+            raise disk_error(error, path) from error
 
     def save_state(self, key: str, state: bytes) -> None:
         write_atomic(self.folder(key) / "state.sealed", _sha(state).encode() + b"\n" + state)
@@ -255,7 +261,8 @@ class Lab:
 
     def damage(self, key: str) -> list[str]:
         """Names of the files of a run that do not match their checksums; reads every byte."""
-        folder, bad = self.folder(key), []
+        folder = self.folder(key)
+        bad = ["run.json"] if (folder / "done.json").exists() and not (folder / "run.json").exists() else []
         for path in [folder / "run.json", folder / "done.json", *sorted(folder.glob("rows/*.json"))]:
             if path.exists():
                 try:
@@ -273,8 +280,12 @@ class Lab:
         wanted = dict(document.get("files", {})) if path.name == "done.json" else {}
         if "each" in document:
             wanted[f"each/{path.stem}.npz"] = document["each"]
-        if path.name == "run.json" and Run.parse(document["run"]).key != folder.name:
-            return ["run.json"]
+        if path.name == "run.json":
+            try:
+                intact = Run.parse(document["run"]).key == folder.name
+            except (KeyError, TypeError, SaccadeError):  # written by another version of saccade
+                intact = False
+            return [] if intact else ["run.json"]
         return [name for name, checksum in wanted.items()
                 if not (folder / name).exists() or _sha((folder / name).read_bytes()) != checksum]
 

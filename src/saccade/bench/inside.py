@@ -13,7 +13,7 @@ from saccade.bench import images, layers, nets
 from saccade.bench.measure import Pair, describe, gemm_speed, peak_bytes, time_pair
 
 QUICK = {"rounds": 5, "seconds": 0.12}
-FULL = {"rounds": 9, "seconds": 0.5}
+FULL = {"rounds": 7, "seconds": 0.3}
 
 
 def pairs(quick: bool, only: str) -> Iterator[Pair | str]:

@@ -137,7 +137,7 @@ larger tensor fresh pages.
 ## With memory that is kept
 
 Above, both sides have the allocator as the system brings it. saccade's workers tell it to keep freed memory, which
-helps whoever asks for much of it; with that policy on both sides the ratios are smaller:
+helps whoever asks for much of it. The same rows with that policy on both sides:
 
 {kept}
 
@@ -157,10 +157,4 @@ helps whoever asks for much of it; with that policy on both sides the ratios are
 - **Data.** Sets are uint8 tensors in memory, and a batch is indexed, composed and moved at once.
 - **Processes.** One process a core with one torch thread each; small nets gain nothing from threads and
   lose much where another program wants the core.
-
-## What was tried and does not pay on a CPU
-
-Stacking replicas with `vmap` or grouped convolutions, bfloat16 without hardware for it, compiling nets this small,
-and the product form of position attention written as plain einsum: the first four are slower, and the last is no faster
-and holds more memory.
 """

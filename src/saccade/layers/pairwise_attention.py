@@ -112,7 +112,7 @@ class PairwiseAttention(nn.Module):
 
 
 class Box(torch.autograd.Function):
-    """Means over all size x size windows; several times faster than avg_pool2d on a CPU, above all backward."""
+    """Means over all size x size windows, by shifted sums along one axis and then the other."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, size: int) -> Tensor:

@@ -43,10 +43,10 @@ class Separable(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, rows: Tensor, columns: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        x = x.contiguous()
+        x, weight = x.contiguous(), weight.contiguous()
         n, h, w, d = x.shape
         heads, out = len(rows), len(weight)
-        maps = weight.view(out, heads, d).permute(1, 2, 0).contiguous()  # (heads, d, out)
+        maps = weight.view(out, heads, d).permute(1, 2, 0)  # (heads, d, out)
         y, start_from = x.new_empty(n, h, w, out), x.new_zeros(out) if bias is None else bias
         room = _room(x, 2)
         for start in range(0, n, CHUNK):
@@ -66,8 +66,8 @@ class Separable(torch.autograd.Function):
         grad = grad.contiguous()
         n, h, w, d = x.shape
         heads, out = len(rows), len(weight)
-        maps = weight.view(out, heads, d).transpose(0, 1).contiguous()  # (heads, out, d)
-        gx, gmaps = torch.empty_like(x), torch.zeros_like(maps)
+        gx, gweight = torch.empty_like(x), torch.zeros_like(weight)
+        maps, gmaps = (t.view(out, heads, d).transpose(0, 1) for t in (weight, gweight))  # (heads, out, d)
         grows, gcolumns = torch.zeros_like(rows), torch.zeros_like(columns)
         room = _room(x, 4)
         for start in range(0, n, CHUNK):
@@ -87,7 +87,7 @@ class Separable(torch.autograd.Function):
                 else:
                     torch.bmm(back, gt.view(m, h, w * d), out=gpart)
         gbias = grad.sum((0, 1, 2)) if ctx.has_bias else None
-        return gx, grows, gcolumns, gmaps.transpose(0, 1).reshape(weight.shape), gbias
+        return gx, grows, gcolumns, gweight, gbias
 
 
 def _room(x: Tensor, count: int) -> list[Tensor]:
