@@ -9,7 +9,7 @@ help:
 	@echo "make demo     a first study on real data, end to end, in minutes"
 	@echo "make test     the tests (CPU, offline)"
 	@echo "make lint     ruff and mypy"
-	@echo "make bench    speed against what one would write instead"
+	@echo "make bench    speed against what one would write instead (QUICK=1: under two minutes, writes nothing)"
 	@echo "make results  the small run of every study, written to results/"
 
 $(VENV)/.core: pyproject.toml constraints.txt
@@ -37,7 +37,7 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 
 bench: $(VENV)/.dev
-	$(BIN)/python -m saccade.bench
+	$(BIN)/python -m saccade.bench $(if $(QUICK),--quick)
 
 results: $(VENV)/.core
 	$(BIN)/saccade run digits_on_backgrounds --scale small --lab $(LAB)

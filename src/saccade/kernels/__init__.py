@@ -22,7 +22,7 @@ FLAGS = ("-O3", "-march=native", "-shared", "-fPIC", "-fno-math-errno", "-fno-tr
 @functools.cache
 def short_heads(width: int) -> ctypes.CDLL | None:
     """The attention kernel for heads of `width` channels, or None where it cannot be built."""
-    return _load("short_heads.c", (f"-DW={width}",))
+    return load("short_heads.c", (f"-DW={width}",))
 
 
 def why_not() -> str:
@@ -38,7 +38,7 @@ def _compiler() -> str | None:
     return shutil.which(os.environ.get("CC", "cc")) or shutil.which("gcc") or shutil.which("clang")
 
 
-def _load(name: str, defines: tuple[str, ...]) -> ctypes.CDLL | None:
+def load(name: str, defines: tuple[str, ...]) -> ctypes.CDLL | None:
     compiler = _compiler()
     if compiler is None or os.environ.get("SACCADE_KERNELS") == "off":
         return None

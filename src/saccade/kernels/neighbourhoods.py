@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 
-from saccade.kernels import _load
+from saccade.kernels import load
 
 WIDEST = 16  # channels inside, all loops over them unrolled; timed with 4 only
 
@@ -13,10 +13,10 @@ WIDEST = 16  # channels inside, all loops over them unrolled; timed with 4 only
 @functools.cache
 def aggregation() -> ctypes.CDLL | None:
     """The sums, or None where the kernel cannot be built."""
-    return _load("local_aggregation.c", ())
+    return load("local_aggregation.c", ())
 
 
 @functools.cache
 def pairwise(inner: int, shared: int) -> ctypes.CDLL | None:
     """The weight branch with `inner` channels and `shared` weight channels, or None where it cannot be built."""
-    return _load("pairwise.c", (f"-DR={inner}", f"-DS={shared}")) if inner <= WIDEST else None
+    return load("pairwise.c", (f"-DR={inner}", f"-DS={shared}")) if inner <= WIDEST else None
