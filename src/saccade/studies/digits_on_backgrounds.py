@@ -60,7 +60,7 @@ def tasks(scale: Scale, chosen: Settings) -> Sequence[Task]:
     both, few, pooled, mild = (LOW, HIGH), (1, LOW, HIGH), {"head": "mean"}, {"augment": "mild"}
     proposed = scale(smoke=(), small=(), large=(HIGH,), paper=both)
     arms: list[tuple[str, Arm, tuple[int, ...], dict[str, Any], dict[str, Any]]] = [
-        ("CNN", cnn, scale(smoke=both, demo=few, small=XS, large=XS, paper=XS), {}, {}),
+        ("CNN", cnn, scale(smoke=both, demo=few, small=(1, 4, LOW, 16, HIGH), large=XS, paper=XS), {}, {}),
         ("MHA", mha, scale(smoke=(LOW,), small=both, large=XS, paper=XS), {}, {}),
         ("ViT", vit, scale(smoke=(LOW,), demo=(), small=both, large=few, paper=XS), {}, {}),
         ("CNN, pooled", cnn, proposed, pooled, {}),
