@@ -51,7 +51,7 @@ CHOICES = (
 
 def tasks(scale: Scale, chosen: Settings) -> Sequence[Task]:
     """The main grid model x backgrounds x seed, then the arms that the author proposes or could not run."""
-    images = chosen["images"] or scale(smoke=320, demo=16_000, small=40_000, large=40_000, paper=600_000)
+    images = chosen["images"] or scale(smoke=320, demo=16_000, small=36_000, large=36_000, paper=600_000)
     recipe = Recipe(images=images, optimizer=chosen["optimizer"], momentum=0.9 if chosen["optimizer"] == "sgd" else 0.0,
                     watch=scale(smoke=2, small=8, large=8, paper=20, demo=8))
     cnn: Arm = ("lenet", {})
@@ -62,7 +62,7 @@ def tasks(scale: Scale, chosen: Settings) -> Sequence[Task]:
     arms: list[tuple[str, Arm, tuple[int, ...], dict[str, Any], dict[str, Any]]] = [
         ("CNN", cnn, scale(smoke=both, demo=few, small=(1, 4, LOW, 16, HIGH), large=XS, paper=XS), {}, {}),
         ("MHA", mha, scale(smoke=(LOW,), small=both, large=XS, paper=XS), {}, {}),
-        ("ViT", vit, scale(smoke=(LOW,), demo=(), small=both, large=few, paper=XS), {}, {}),
+        ("ViT", vit, scale(smoke=(LOW,), demo=(), small=(HIGH,), large=few, paper=XS), {}, {}),
         ("CNN, pooled", cnn, proposed, pooled, {}),
         ("MHA, pooled", mha, proposed, pooled, {}),
         ("CNN, augmented", cnn, proposed, {}, mild),
