@@ -113,7 +113,7 @@ def test_a_learning_rate_of_h_moves_every_width_and_breaks_none(width):
     net = models.build("basic_cnn", 2, seed=0, width=width, channels=1)
     optimizer = torch.optim.SGD(net.parameters(), lr=float(width))
     losses = []
-    for step in range(60):
+    for step in range(120):
         part = slice(32 * (step % 4), 32 * (step % 4) + 32)
         loss = F.cross_entropy(net(x[part]), images.y[part])
         optimizer.zero_grad()
@@ -121,7 +121,7 @@ def test_a_learning_rate_of_h_moves_every_width_and_breaks_none(width):
         optimizer.step()
         losses.append(float(loss.detach()))
     assert all(math.isfinite(v) for v in losses) and max(losses) < 10
-    assert sum(losses[-8:]) < 0.97 * sum(losses[:8])
+    assert sum(losses[-8:]) < 0.9 * sum(losses[:8])
 
 
 @pytest.mark.parametrize(("heads", "channels"), [(1, 3), (4, 3), (8, 1)])

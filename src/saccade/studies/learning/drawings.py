@@ -179,13 +179,16 @@ def looks(table: Table) -> FigureData:
         rows = table.at(metric="effective_patches", channels=channels, noise=0.0, view="last")
         p = max(rows.values("p"), default=0)
         lines = []
-        for depth, dash in ((1, "solid"), (2, "dashed"), (3, "dotted")):
-            arms = tuple(f"ViT(128,{h},{depth})" for h in HEADS)
-            curve = rows.at(p=p, depth=depth, arm=arms).curve("effective_patches", "heads")
-            lines.append(line(f"L = {depth}", curve, family="vit", dash=dash, shade=0.2 + 0.2 * depth))
+        for depth in (1, 2, 3):
+            arms = {h: f"ViT(128,{h},{depth})" for h in HEADS}
+            mean = rows.at(p=p, arm=tuple(arms.values())).curve("effective_patches", "heads")
+            single = {h: s for h, arm in arms.items() if (s := measures.head_patches(table, arm, channels, p))}
+            lines += [line(f"L = {depth}, mean of the heads", mean, family="vit", shade=0.2 * depth),
+                      line(f"L = {depth}, a single head", single, family="vit", shade=0.2 * depth, dash="dashed")]
         made.append(Panel(f"{panels.set_name(table, channels)}, p = {p}", tuple(drawn for drawn in lines if drawn.x),
                           "heads H", 2))
-    return Curves("", tuple(made), "patches", note="exp(entropy) of the last layer's map (mean of its heads).")
+    return Curves("", tuple(made), "patches", note="exp(entropy) of the last layer: of the heads' mean map, and of one "
+                                                   "head (mean entropy of all). 64 is an even look.")
 
 
 @figure("Does every run interpolate? Training error at the end", paper="not in the report")

@@ -179,6 +179,17 @@ def peak(table: Table, arms: Sequence[str], channels: int, noise: float = 0.2, n
     return curves.peaked(x, rows, note=note)
 
 
+# -- maps
+
+def head_patches(table: Table, arm: str, channels: int, p: int) -> Series:
+    """Effective patches of a single head of the last layer, by the mean entropy of its heads. A mean over heads of maps
+    is flatter than its parts, the more of them the flatter."""
+    rows = table.at(metric="entropy", arm=arm, channels=channels, p=p, noise=0.0)
+    last = rows.at(layer=max(rows.values("layer"), default=0))
+    by_head = [last.series("entropy", head=h) for h in last.values("head")]
+    return per_seed(lambda *e: math.exp(sum(e) / len(e)), *by_head) if by_head else {}
+
+
 # -- how runs ended
 
 def endings(table: Table) -> str:
