@@ -20,8 +20,6 @@ class Line:
 
 
 def examine(lab: str) -> list[Line]:
-    import torch
-
     from saccade import kernels, launch
     from saccade.data import source
 
@@ -48,7 +46,7 @@ def examine(lab: str) -> list[Line]:
     lines.append(Line("npm", shutil.which("npm") is not None, "found" if shutil.which("npm") else "not found",
                       "" if shutil.which("npm") else "only needed where the data hosts cannot be reached"))
     lines.append(_lab_line(Path(lab)))
-    lines.append(_determinism(torch))
+    lines.append(_determinism())
     return lines
 
 
@@ -60,7 +58,7 @@ def _lab_line(lab: Path) -> Line:
     return Line("lab", free > 2, f"{lab}, {free:.0f} GB free", "" if free > 2 else "free some space")
 
 
-def _determinism(torch: object) -> Line:
+def _determinism() -> Line:
     import torch as t
 
     from saccade import models

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Self
 
@@ -18,7 +19,7 @@ Triple = tuple[float, ...]
 
 
 @dataclass(frozen=True)
-class Images:
+class Images(ABC):
     """Labelled pictures. `mean` and `std` say how this data wants to be standardised for a model."""
 
     y: Tensor
@@ -29,13 +30,13 @@ class Images:
     def __len__(self) -> int:
         return len(self.y)
 
+    @abstractmethod
     def batch(self, index: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Float images in [0, 1]. With a generator, as in training: augmentations apply."""
-        raise NotImplementedError
 
+    @abstractmethod
     def pick(self, index: Tensor) -> Self:
         """The same kind of split with only these pictures."""
-        raise NotImplementedError
 
     def head(self, n: int) -> Self:
         return self.pick(torch.arange(min(n, len(self)), device=self.y.device))
