@@ -27,7 +27,7 @@ demo: $(VENV)/.core
 	@$(BIN)/python -m saccade.demo --lab $(LAB)
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist loadgroup
 
 slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -m 'slow or web or cluster' -rs

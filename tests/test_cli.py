@@ -28,6 +28,7 @@ def lab(tmp_path_factory):
     return folder
 
 
+@pytest.mark.xdist_group("lab")  # one process makes the lab for all of them
 def test_no_torch_is_loaded_for_what_must_answer_at_once(lab):
     code = ("import sys; from saccade.__main__ import main\n"
             "try:\n    main()\nexcept SystemExit as e:\n    assert not e.code, e.code\n"
@@ -39,6 +40,7 @@ def test_no_torch_is_loaded_for_what_must_answer_at_once(lab):
         assert done.returncode == 0, (words, done.stderr)
 
 
+@pytest.mark.xdist_group("lab")  # one process makes the lab for all of them
 def test_a_second_call_trains_nothing(lab):
     again = saccade(*SMOKE, "--only", "CNN", "--lab", lab, "--json", "--set", *DRAWN)
     told = json.loads(again.stdout)
@@ -85,6 +87,7 @@ def test_each_mistake_gets_one_sentence_and_exit_code_two(words, says, tmp_path)
     assert "Traceback" not in done.stderr and len(done.stderr.strip().splitlines()) == 1
 
 
+@pytest.mark.xdist_group("lab")  # one process makes the lab for all of them
 def test_a_damaged_run_is_named_left_alone_and_redone_on_request(lab, tmp_path):
     mine = tmp_path / "lab"
     shutil.copytree(lab, mine)
@@ -104,6 +107,7 @@ def test_a_damaged_run_is_named_left_alone_and_redone_on_request(lab, tmp_path):
     assert list((mine / "aside").iterdir())
 
 
+@pytest.mark.xdist_group("lab")  # one process makes the lab for all of them
 def test_plan_status_figures_and_reports(lab, tmp_path):
     plan = saccade(*SMOKE, "--lab", lab, "--dry-run", "--json", "--set", *DRAWN)
     told = json.loads(plan.stdout)
