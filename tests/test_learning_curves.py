@@ -191,7 +191,7 @@ def test_sweeps_share_their_runs(scale):
 
 def test_the_pair_of_figure_12_is_among_the_curves_of_figure_13():
     shared = {t.run.key for t in planned("small", sweep="fig12")} & {t.run.key for t in planned("small", sweep="fig13")}
-    assert len(shared) == 3 * 5  # ViT(128,1,1) on photographs, at 128, 256 and 512 points
+    assert len(shared) == 2 * 4 * 5
 
 
 def test_optimisers_can_be_swapped():
@@ -273,7 +273,7 @@ def test_nets_that_do_not_interpolate_block_the_verdict():
     table = fitted(("CNN(10)", power(1.5, -0.53)), ("ViT(128,1,1)", power(3.0, -0.53)), train=0.05)
     found = verdict("L-F12-mnist-alpha", table)
     assert found.says == "undecided"
-    assert "fewer than 4 sizes at which most seeds interpolate; CNN(10) does not at p = 128" in found.remark
+    assert "fewer than 4 sizes at which all interpolate; CNN(10) does not at p = 128" in found.remark
 
 
 def test_a_size_that_does_not_interpolate_is_left_out_of_the_fit():
@@ -282,15 +282,6 @@ def test_a_size_that_does_not_interpolate_is_left_out_of_the_fit():
     rows += rows_of("CNN(10)", 1, {**dict.fromkeys(curve, 0.0), 2048: 0.3}, split="train", spread=0.0)
     law = measures.laws(Table(tuple(rows)), ["CNN(10)"], 1)["CNN(10)"]
     assert law.fit.sizes[-1] == 1024 and law.fit.exponent.value == pytest.approx(-0.5) and not law.blocked
-
-
-def test_a_seed_that_does_not_interpolate_is_left_out_and_counted():
-    both = fitted(("CNN(10)", power(1.5, -0.53)), ("ViT(128,1,1)", power(3.0, -0.53)))
-    stuck = [{**r, "value": 0.6} if (r["seed"], r["arm"], r["p"]) == (2, "ViT(128,1,1)", 512) else r for r in both]
-    law = measures.laws(Table(tuple(stuck)), ["ViT(128,1,1)"], 1)["ViT(128,1,1)"]
-    assert law.seeds == (0, 1, 3, 4) and law.lost == 1 and "1 not interpolating left out" in law.text
-    assert 2 not in measures.error(Table(tuple(stuck)), "ViT(128,1,1)", 1, 512)
-    assert verdict("L-F12-mnist-alpha", Table(tuple(stuck))).says == "too few seeds (4 of 5)"
 
 
 def test_a_crossing_in_the_bracket_and_one_outside():

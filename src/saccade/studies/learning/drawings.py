@@ -195,9 +195,8 @@ def looks(table: Table) -> FigureData:
 def interpolation(table: Table) -> FigureData:
     def panel(channels: int) -> Panel:
         arms = [{"arm": CNN}, *_shaded(_heads(channels), "H")]
-        where = {"channels": channels, "noise": 0.0}
-        lines = [panels.arm_line(table, look, measures.errors(table, "p", "train", arm=look["arm"], **where), **where)
-                 for look in arms]
+        lines = [panels.arm_line(table, look, measures.learning(table, look["arm"], channels, "train"),
+                                 channels=channels, noise=0.0) for look in arms]
         return Panel(panels.set_name(table, channels), tuple(lines), "training points p", 2)
 
     return Curves("", (panel(DIGITS), panel(PHOTOS)), "training error", False, True, measures.endings(table))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from saccade import curves, stats
 from saccade.spec import Evidence
@@ -28,29 +27,20 @@ def vits(heads: int, depth: int, twist: str = "") -> tuple[str, ...]:
     return tuple(f"ViT({d},{heads},{depth}){twist}" for d in range(1, 513))
 
 
-def errors(table: Table, x: str, split: str = "test", **where: Any) -> Curve:
+def errors(table: Table, x: str, split: str = "test", **where: object) -> Curve:
     """1 - accuracy against a field x, one series a value; clean labels in test, the given ones in training."""
     found = table.curve("accuracy", x, split=split, **where)
     return {v: {s: 1 - a for s, a in series.items()} for v, series in found.items()}
 
 
-def error(table: Table, arm: str, channels: int, p: int) -> Series:
-    """Test error of the seeds that interpolate, without label noise."""
-    return learning(table, arm, channels).get(p, {})
+def error(table: Table, arm: str, channels: int, p: int, split: str = "test") -> Series:
+    return {s: 1 - a for s, a in
+            table.series("accuracy", arm=arm, channels=channels, p=p, noise=0.0, split=split).items()}
 
 
-def learning(table: Table, arm: str, channels: int) -> Curve:
-    """The learning curve of the interpolating regime: test error against p, of the seeds that interpolate there."""
-    here = table.at(arm=arm, channels=channels, noise=0.0)
-    train = errors(here, "p", "train")
-    return {p: {s: e for s, e in series.items() if train.get(p, {}).get(s, 1.0) <= INTERPOLATES}
-            for p, series in errors(here, "p").items()}
-
-
-def left_out(table: Table, arm: str, channels: int) -> dict[int, int]:
-    """By p, how many seeds do not interpolate."""
-    every = errors(table, "p", arm=arm, channels=channels, noise=0.0)
-    return {p: len(every[p]) - len(series) for p, series in learning(table, arm, channels).items()}
+def learning(table: Table, arm: str, channels: int, split: str = "test") -> Curve:
+    """A clean learning curve: error against p."""
+    return errors(table, "p", split, arm=arm, channels=channels, noise=0.0)
 
 
 # -- exponents
@@ -62,7 +52,6 @@ class Law:
     arm: str
     fit: stats.PowerLaw
     seeds: tuple[int, ...]
-    lost: int = 0  # seeds that do not interpolate at every size
     blocked: str = ""
 
     @property
@@ -81,35 +70,30 @@ class Law:
         e = self.fit.exponent
         half = (e.high - e.low) / 2
         spread = f" ± {half:.2f}" if math.isfinite(half) else ""
-        lost = f" ({self.lost} not interpolating left out)" if self.lost else ""
-        return f"{self.arm}: α = {e.value:.2f}{spread} over p = {self.fit.sizes[0]:g} to {self.fit.sizes[-1]:g}{lost}"
+        return f"{self.arm}: α = {e.value:.2f}{spread} over p = {self.fit.sizes[0]:g} to {self.fit.sizes[-1]:g}"
 
 
 def laws(table: Table, arms: Sequence[str], channels: int) -> dict[str, Law]:
-    """The arms' power laws over the same sizes: those at which most seeds of every arm interpolate.
+    """The arms' power laws over the same sizes: those at which all have results and a mean training error up to 1 %.
 
-    A seed that does not interpolate at one of them is no part of its arm's law. Where fewer than four sizes are left,
-    nothing may rest on the laws, which are then over all sizes.
+    Where that leaves fewer than four, all sizes are fitted, and the laws say that nothing may rest on them.
     """
     test = {arm: learning(table, arm, channels) for arm in arms}
     sizes = sorted(set.intersection(*(set(curve) for curve in test.values())))
-    lost = {arm: left_out(table, arm, channels) for arm in arms}
-    late = {arm: [p for p in sizes if lost[arm][p] >= len(test[arm][p])] for arm in arms}
+    late = {arm: [p for p in sizes if _mean(error(table, arm, channels, p, "train")) > INTERPOLATES] for arm in arms}
     good = [p for p in sizes if not any(p in each for each in late.values())]
     why = ""
     if len(good) < FEWEST:
         worst = max(late, key=lambda arm: len(late[arm]))
-        why = (f"fewer than {FEWEST} sizes at which most seeds interpolate; {worst} does not at p = "
+        why = (f"fewer than {FEWEST} sizes at which all interpolate; {worst} does not at p = "
                f"{', '.join(map(str, late[worst]))} (more with --set epochs=N)")
         good = sizes
-        test = {arm: errors(table, "p", arm=arm, channels=channels, noise=0.0) for arm in arms}
     found = {}
     for arm, curve in test.items():
         x, seeds, (rows,) = curves.together({p: curve[p] for p in good})
         if len(seeds) < 2 or len(x) < FEWEST:
             raise TooFewSeeds(len(seeds) if len(x) >= FEWEST else 0)
-        every = max(len(curve[p]) + lost[arm][p] for p in good) if not why else len(seeds)
-        found[arm] = Law(arm, stats.power_law(x, rows), tuple(seeds), every - len(seeds), why)
+        found[arm] = Law(arm, stats.power_law(x, rows), tuple(seeds), why)
     return found
 
 
@@ -221,6 +205,10 @@ def endings(table: Table) -> str:
     words = [f"{len(full)} of {len(ran)} runs ended with their last step, {len(ran - full)} with a settled training "
              "error"] + [f"{n} {why}" for why, n in sorted(lost.items())]
     return f"{', '.join(words)}; {short} ended above {INTERPOLATES:.0%} training error."
+
+
+def _mean(series: Series) -> float:
+    return sum(series.values()) / len(series) if series else math.inf
 
 
 def correlations(a: Mapping[str, Series], b: Mapping[str, Series]) -> Series:
