@@ -104,7 +104,7 @@ class Recipe:
     lr: float = 1e-3
     momentum: float = 0.0
     weight_decay: float = 0.0
-    schedule: str = "constant"  # constant, cosine, one_cycle
+    schedule: str = "constant"  # constant, cosine, one_cycle, steps (a tenth after 1/3, 2/3 and 5/6 of the budget)
     warmup: float = 0.0  # share of the budget
     clip: float = 0.0  # largest gradient norm; 0 is off
     label_smoothing: float = 0.0
@@ -112,6 +112,7 @@ class Recipe:
     watch: int = 8  # how often held-out accuracy is looked at on the way
     patience: int = 0  # stop when the training error has not changed over this many epochs; 0 is off
     max_seconds: float = 0.0  # stop after this much training; such a run counts as missing; 0 is off
+    nesterov: bool = False  # momentum looks ahead
 
     def __post_init__(self) -> None:
         def check(ok: bool, what: str) -> None:
@@ -122,6 +123,7 @@ class Recipe:
         check(self.batch >= 1, f"batch must be at least 1, not {self.batch}")
         check(self.lr > 0, f"lr must be above 0, not {self.lr}")
         check(0 <= self.momentum < 1, f"momentum must be in [0, 1), not {self.momentum}")
+        check(self.momentum > 0 or not self.nesterov, "nesterov needs a momentum above 0")
         check(self.weight_decay >= 0, f"weight_decay must not be negative, not {self.weight_decay}")
         check(0 <= self.warmup < 1, f"warmup must be in [0, 1), not {self.warmup}")
         check(self.clip >= 0, f"clip must not be negative, not {self.clip}")
@@ -144,7 +146,7 @@ class Recipe:
 
 RECIPE_WORDS = {
     "optimizer": ("adam", "adamw", "sgd"),
-    "schedule": ("constant", "cosine", "one_cycle"),
+    "schedule": ("constant", "cosine", "one_cycle", "steps"),
     "precision": ("float32", "mixed"),
 }
 

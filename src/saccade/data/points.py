@@ -49,7 +49,7 @@ def points(
             raise SaccadeError(suggest(name, value, known))
     if not 0 <= noise <= 1:
         raise SaccadeError(f"noise must be in [0, 1], a share of wrong labels, not {noise}.")
-    x, y = _sized(of, split, resize)
+    x, y = sized(of, split, resize)
     classes = int(y.max()) + 1
     kept = torch.arange(len(y))
     if only:
@@ -63,7 +63,7 @@ def points(
                                f"{' in these classes' if only else ''}, not {p}.")
         order = balanced(y, seed)[:p]
         y = noisy(y, classes, noise, seed, replacement)[order]
-    mean, std = _moments(of, resize) if standardise == "channel" else ((0.0,) * x.shape[1], (1.0,) * x.shape[1])
+    mean, std = moments(of, resize) if standardise == "channel" else ((0.0,) * x.shape[1], (1.0,) * x.shape[1])
     return Plain(y, classes, mean, std, x[kept[order]])
 
 
@@ -99,7 +99,7 @@ def _keep(y: Tensor, only: tuple[int, ...], of: str, classes: int) -> tuple[Tens
 
 
 @functools.lru_cache(maxsize=8)
-def _sized(of: str, split: str, resize: str) -> tuple[Tensor, Tensor]:
+def sized(of: str, split: str, resize: str) -> tuple[Tensor, Tensor]:
     """(n, c, 32, 32) uint8; grey sets of 28 pixels are enlarged or framed."""
     x, y = tensors(of, split)
     if x.ndim == 4:
@@ -114,9 +114,9 @@ def _sized(of: str, split: str, resize: str) -> tuple[Tensor, Tensor]:
 
 
 @functools.lru_cache(maxsize=8)
-def _moments(of: str, resize: str) -> tuple[Triple, Triple]:
+def moments(of: str, resize: str) -> tuple[Triple, Triple]:
     """Mean and standard deviation by channel of the whole training set: the same for every p, class choice and seed."""
-    x = _sized(of, "train", resize)[0]
+    x = sized(of, "train", resize)[0]
     first, second = torch.zeros(2, x.shape[1], dtype=torch.double)
     for i in range(0, len(x), 5_000):
         part = x[i:i + 5_000].float().div_(255)

@@ -1,0 +1,73 @@
+"""A picture set as it is usually trained on: shifted and mirrored at random, a part of it held out."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from saccade.data import source
+from saccade.data.images import Plain, shuffled
+from saccade.data.points import balanced, moments, sized
+from saccade.registry import data
+from saccade.spec import SaccadeError, suggest
+
+SPLITS = ("train", "train_plain", "held_out", "test")
+AUGMENTS = ("crop_flip", "crop", "flip", "none")
+
+
+@dataclass(frozen=True)
+class Shifted(Plain):
+    """In training each picture is shifted by up to `margin` pixels, black coming in, and mirrored half of the time."""
+
+    margin: int = 4
+    mirror: bool = True
+
+    def batch(self, index: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        x = self.x[index]
+        if generator is None:
+            return x.float().div_(255)
+        n, (height, width) = len(index), x.shape[-2:]
+        down, right = torch.randint(2 * self.margin + 1, (2, n), generator=generator).to(x.device)
+        flip = torch.rand(n, generator=generator).to(x.device) < 0.5
+        if self.margin:  # every window is a view; one gather takes each picture's own
+            windows = F.pad(x, (self.margin,) * 4).unfold(2, height, 1).unfold(3, width, 1)
+            x = windows[torch.arange(n, device=x.device), :, down, right]
+        if self.mirror:
+            x = torch.where(flip[:, None, None, None], x.flip(-1), x)
+        return x.float().div_(255)
+
+
+@data(version=1, watch="held_out", sets=("of",))
+def photos(split: str, *, seed: int, of: str = "cifar10", p: int = 0, hold_out: int = 5000,
+           augment: str = "crop_flip") -> Plain:
+    """p pictures of a set to train on (0: all but the held-out ones), balanced over classes and nested in p.
+
+    `train_plain` holds the training pictures without augmentation: training accuracy is to be measured there.
+    `held_out` comes from the training set and is for choices; `test` is the set's own, in a seeded order.
+    Grey sets are enlarged to 32 x 32. Pixels are standardised by channel.
+    """
+    for name, value, known in (("split", split, SPLITS), ("data set", of, source.known()),
+                               ("augment", augment, AUGMENTS)):
+        if value not in known:
+            raise SaccadeError(suggest(name, value, known))
+    x, y = sized(of, "test" if split == "test" else "train", "bilinear")
+    mean, std = moments(of, "bilinear")
+    if split == "test":
+        order = shuffled(len(y), seed, "sample", split)
+    else:
+        room = len(y) - hold_out
+        if not 0 < hold_out < len(y):
+            raise SaccadeError(f"hold_out must be between 1 and {len(y) - 1} of {of}'s {len(y)} pictures, not {hold_out}.")
+        if not 0 <= p <= room:
+            raise SaccadeError(f"p must be at most {room}, what {of} has beside the held-out pictures, not {p}.")
+        order = balanced(y, seed)
+        order = order[room:] if split == "held_out" else order[: p or room]
+    plain = Plain(y[order], int(y.max()) + 1, mean, std, x[order])
+    if split != "train" or augment == "none":
+        return plain
+    return Shifted(*(getattr(plain, f.name) for f in dataclasses.fields(plain)),
+                   margin=4 if augment.startswith("crop") else 0, mirror=augment.endswith("flip"))
