@@ -48,7 +48,8 @@ def test_margin_and_mirror_can_be_switched_off():
 
 
 @pytest.mark.parametrize(("change", "word"), [
-    ({"p": 10**7}, "at most"), ({"hold_out": 0}, "hold_out"), ({"augment": "blur"}, "augment"), ({"of": "cifr"}, "data set"),
+    ({"p": 10**7}, "at most"), ({"hold_out": 0}, "hold_out"), ({"augment": "blur"}, "augment"),
+    ({"of": "cifr"}, "data set"),
 ])
 def test_one_sentence_for_bad_input(change, word):
     with pytest.raises(SaccadeError, match=word):

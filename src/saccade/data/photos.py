@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 
 import torch
@@ -61,13 +60,14 @@ def photos(split: str, *, seed: int, of: str = "cifar10", p: int = 0, hold_out: 
     else:
         room = len(y) - hold_out
         if not 0 < hold_out < len(y):
-            raise SaccadeError(f"hold_out must be between 1 and {len(y) - 1} of {of}'s {len(y)} pictures, not {hold_out}.")
+            raise SaccadeError(f"hold_out must be between 1 and {len(y) - 1}, as {of} has {len(y)} pictures, not "
+                               f"{hold_out}.")
         if not 0 <= p <= room:
             raise SaccadeError(f"p must be at most {room}, what {of} has beside the held-out pictures, not {p}.")
         order = balanced(y, seed)
         order = order[room:] if split == "held_out" else order[: p or room]
-    plain = Plain(y[order], int(y.max()) + 1, mean, std, x[order])
+    classes = int(y.max()) + 1
     if split != "train" or augment == "none":
-        return plain
-    return Shifted(*(getattr(plain, f.name) for f in dataclasses.fields(plain)),
-                   margin=4 if augment.startswith("crop") else 0, mirror=augment.endswith("flip"))
+        return Plain(y[order], classes, mean, std, x[order])
+    return Shifted(y[order], classes, mean, std, x[order], margin=4 if augment.startswith("crop") else 0,
+                   mirror=augment.endswith("flip"))
