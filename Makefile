@@ -36,11 +36,20 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check src tests
 	$(BIN)/mypy
 
-bench: $(VENV)/.dev
+$(VENV)/.bench: $(VENV)/.dev
+	@echo "installing the peers of the benchmark (once)"
+	@$(PIP) -e '.[dev,bench]'
+	@touch $@
+
+bench: $(VENV)/.bench
 	$(BIN)/python -m saccade.bench $(if $(QUICK),--quick)
 
+STUDIES = digits_on_backgrounds learning_curves attention_as_convolution local_structure block_ablations
+
 results: $(VENV)/.core
-	$(BIN)/saccade run digits_on_backgrounds --scale small --lab $(LAB)
-	$(BIN)/saccade report digits_on_backgrounds --scale small --lab $(LAB) --format md csv --to results/digits_on_backgrounds
+	@set -e; for study in $(STUDIES); do \
+	  $(BIN)/saccade run $$study --scale small --lab $(LAB); \
+	  $(BIN)/saccade report $$study --scale small --lab $(LAB) --format md csv --to results/$$study; \
+	done
 
 .PHONY: help demo test slow lint bench results

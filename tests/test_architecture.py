@@ -11,21 +11,22 @@ ROOT = Path(__file__).parent.parent / "src" / "saccade"
 ORDER = [
     ["spec"],
     ["registry", "table", "stats", "curves", "store"],
-    ["figures"],
+    ["figures", "scores"],
     ["draw", "study", "live"],
     ["studies", "pages", "launch"],
-    ["report", "plan", "data.arrays", "data.formats", "data.procedural", "data.source"],
+    ["report", "plan", "data.arrays", "data.formats", "data.procedural", "data.source",
+     "data.large_pictures"],
     # from here on, with torch
     ["rng", "pixels", "kernels"],
     ["layers", "data"],
-    ["models", "subject"],
-    ["attention", "training", "probes"],
+    ["models", "subject", "distributed", "convolution"],
+    ["attention", "equivariance", "training", "probes"],
     ["budget", "work"],
     ["session", "doctor"],
-    ["api", "parsing", "cli", "demo", "bench", "__main__"],
+    ["api", "flags", "parsing", "cli", "demo", "bench", "__main__"],
 ]
-WITH_TORCH = {"rng", "pixels", "kernels", "layers", "data", "models", "subject", "attention", "training", "probes",
-              "budget", "work", "doctor", "api", "bench"}
+WITH_TORCH = {"rng", "pixels", "kernels", "layers", "data", "models", "subject", "distributed", "convolution",
+              "attention", "equivariance", "training", "probes", "budget", "work", "doctor", "api", "bench"}
 
 
 def modules():

@@ -7,9 +7,9 @@ import sys
 import pytest
 import torch
 
-from saccade import kernels, models
+from saccade import budget, kernels, models
 from saccade.bench import __main__ as bench
-from saccade.bench import measure, nets, page
+from saccade.bench import measure, nets, page, scaling
 from saccade.bench.measure import Pair, Timing
 from saccade.bench.pure import without_kernels
 from saccade.kernels import neighbourhoods
@@ -25,6 +25,18 @@ def test_the_order_is_reversed_every_other_round():
     calls = []
     measure.alternate(lambda: calls.append("a"), lambda: calls.append("b"), rounds=3, seconds=0.0)
     assert "".join(calls) == "aabb" + "ab" + "ba" + "ab"  # two of each to warm up and to count
+
+
+def test_exponents_are_slopes_in_logarithms():
+    assert scaling.exponent([1, 2, 4], [3, 12, 48]) == pytest.approx(2.0)
+    assert scaling.exponent([1, 10], [5, 0.5]) == pytest.approx(-1.0)
+
+
+def test_the_cost_of_a_step_is_a_line_over_the_batch():
+    assert budget.line(8, 0.12, 32, 0.36) == (pytest.approx(0.04), pytest.approx(0.01))
+    assert budget.line(8, 0.01, 32, 0.36) == (0.0, pytest.approx(0.36 / 32))  # noise gives no negative start
+    assert budget.line(8, 0.4, 32, 0.36) == (0.36, 0.0)
+    assert budget.line(1, 0.5, 1, 0.5) == (0.0, 0.5)
 
 
 def test_ratios_are_taken_round_by_round():
@@ -90,7 +102,10 @@ def test_a_whole_page():
     rows = [measure.time_pair(pair(), rounds=3, seconds=0, gemm=1.0)]
     rows.append({**rows[0], "name": "held", "memory_aim": 5.0, "memory": {"ours": 2**20, "peer": 2**23, "ratio": 8.0}})
     found = {"machine": page.machine(), "rows": rows, "absent": ["a peer: absent"], "gemm": 9e10, "seconds": 3.0,
-             "quick": False, "kept": rows[:1]}
+             "quick": False, "kept": rows[:1], "scaling": [
+                 {"name": "grows", "of": "runs", "x": [1, 2], "seconds": [1.0, 2.0], "exponent": 1.0}],
+             "cost_model": [{"name": "net", "args": {"width": 1}, "fixed": 0.0, "picture": 1.0, "predicted": 2.0,
+                             "measured": 1.0, "ratio": 2.0}]}
     text = page.document(json.loads(json.dumps(found)))
     assert "| held | tiny | 1 MiB | 8 MiB | 5 | **8.0** |" in text and "- a peer: absent" in text
     assert "made up" in page.table(found)
@@ -99,7 +114,7 @@ def test_a_whole_page():
 def test_a_full_run_writes_and_a_quick_one_does_not(monkeypatch, tmp_path, capsys):
     row = measure.time_pair(pair(), rounds=3, seconds=0, gemm=1.0)
     found = {"machine": page.machine(), "rows": [row], "absent": [], "gemm": 9e10, "seconds": 3.0, "quick": False,
-             "kept": []}
+             "kept": [], "scaling": [], "cost_model": []}
     monkeypatch.setattr(bench, "run", lambda quick, only, tell: found)
     for extra, written in (["--quick"], False), (["--only", "made"], False), ([], True):
         monkeypatch.setattr(sys, "argv", ["bench", "--to", str(tmp_path), *extra])

@@ -124,6 +124,26 @@ def test_a_learning_rate_of_h_moves_every_width_and_breaks_none(width):
     assert sum(losses[-8:]) < 0.9 * sum(losses[:8])
 
 
+@pytest.mark.parametrize(("dim", "heads"), [(16, 8), (32, 4), (64, 2)])
+def test_narrow_heads_through_the_kernel_are_the_dense_net(dim, heads, monkeypatch):
+    """Float32, output and gradients; where there is no compiler both are torch's own and this holds trivially."""
+    net, x = models.build("basic_vit", seed=3, dim=dim, heads=heads, depth=3), torch.randn(3, 3, 32, 32)
+    got = [net(x), *torch.autograd.grad(net(x).square().sum(), list(net.parameters()))]
+    monkeypatch.setattr("saccade.models.basic_vit.has_kernel", lambda *_: False)
+    want = [net(x), *torch.autograd.grad(net(x).square().sum(), list(net.parameters()))]
+    for a, b in zip(got, want, strict=True):
+        torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-3)
+
+
+def test_the_order_of_grey_pixels_in_memory_changes_nothing():
+    net, x = models.build("basic_cnn", seed=3, width=3, channels=1).double(), torch.randn(2, 1, 32, 32).double()
+    want = x
+    for conv, scale in zip(net.convs, net.scales, strict=False):
+        want = F.avg_pool2d(F.relu(F.conv2d(want, conv.weight * scale, padding=2)), 2)
+    want = F.relu(F.linear(want.flatten(1), net.hidden.weight * net.scales[-2]))
+    torch.testing.assert_close(net(x), F.linear(want, net.head.weight * net.scales[-1]), atol=1e-12, rtol=1e-12)
+
+
 @pytest.mark.parametrize(("heads", "channels"), [(1, 3), (4, 3), (8, 1)])
 def test_one_block_without_embedding_is_the_dense_net(heads, channels):
     """Output and every gradient, in float64, against the tokens' own path."""
@@ -191,12 +211,12 @@ def test_sweeps_share_their_runs(scale):
 
 def test_the_pair_of_figure_12_is_among_the_curves_of_figure_13():
     shared = {t.run.key for t in planned("small", sweep="fig12")} & {t.run.key for t in planned("small", sweep="fig13")}
-    assert len(shared) == 2 * 4 * 5
+    assert len(shared) == (4 + 3) * 5  # p = 32 to 256 on digits, 64 to 256 on photographs
 
 
 def test_optimisers_can_be_swapped():
     default = {t.arm: t.run for t in planned("small", sweep="fig12")}
-    assert default["CNN(10)"].recipe.optimizer == "sgd" and default["CNN(10)"].recipe.lr == 20
+    assert default["CNN(10)"].recipe.optimizer == "sgd" and default["CNN(10)"].recipe.lr == 40
     assert default["ViT(128,1,1)"].recipe.optimizer == "adamw"
     swapped = {t.arm: t.run for t in planned("small", sweep="fig12", cnn_optimizer="adamw", vit_optimizer="sgd")}
     assert swapped["CNN(10)"].recipe.optimizer == "adamw" and swapped["CNN(10)"].recipe.lr == 1e-3
@@ -207,22 +227,24 @@ def test_optimisers_can_be_swapped():
     bare = {t.arm: t.run.recipe for t in planned("paper", sweep="controls")}
     assert bare["ViT(64,4,3), no decay"].weight_decay == 0
     wide = {t.arm: t.run.recipe.lr for t in planned("small", sweep="fig9", eta_eff=1.0)}
-    assert wide["CNN(3)"] == 3 and wide["CNN(10)"] == 10
+    assert wide["CNN(4)"] == 4 and wide["CNN(8)"] == 8
 
 
 def test_stopping_rules_are_in_the_recipe():
     for task in planned("paper"):
         recipe, p = task.run.recipe, task.run.data_args["p"]
-        assert recipe.max_seconds > 0 and recipe.patience >= 20
-        assert recipe.patience * (p // recipe.batch) >= 400  # the plateau at the start does not count as settled
+        assert recipe.max_seconds > 0 and recipe.settle >= 20
+        assert recipe.settle * (p // recipe.batch) >= 400  # the plateau at the start does not count as settled
         assert recipe.batch == (128 if p >= 4096 else 32)
-    asked = planned("small", sweep="fig12", patience=30)
-    assert all(t.run.recipe.patience >= 30 for t in asked)
+    asked = planned("small", sweep="fig12", settle=30)
+    assert all(t.run.recipe.settle >= 30 for t in asked)
 
 
 def test_a_larger_scale_goes_on_from_the_small_one():
     small, large = ({t.run.key for t in planned(s)} for s in ("small", "large"))
-    assert len(small & large) > 0.85 * len(small)
+    assert len(small & large) > 0.4 * len(small)
+    pair = {t.run.key for t in planned("small", sweep="fig12")}
+    assert pair <= large
 
 
 def test_unknown_choices_get_a_sentence():
@@ -291,6 +313,30 @@ def test_a_crossing_in_the_bracket_and_one_outside():
     assert verdict("L-F12-cifar-slope", inside).says == "reproduced"
     before = fitted(("CNN(10)", power(1.0, -0.2)), ("ViT(128,1,1)", power(1.0, -0.1)), channels=3)
     assert verdict("L-F12-cifar-cross", before).says == "contradicted"
+
+
+def test_half_a_crossing_may_contradict_but_not_reproduce():
+    """Where the far size was not run, the near one is all there is."""
+    nets = ("ViT(64,1,1)", "ViT(64,1,3)")
+    few = (32, 64, 128, 256)
+    holds = fitted((nets[0], power(1.0, -0.4, few)), (nets[1], power(1.5, -0.4, few)))
+    table = Table(tuple({**r, "dim": 64, "heads": 1, "depth": int(r["arm"][-2])} for r in holds))
+    found = verdict("L-F14-mnist-cross", table)
+    assert found.says == "undecided" and "only p = 256 was tested" in found.remark and "seeds needed" not in found.remark
+    turned = fitted((nets[1], power(1.0, -0.4, few)), (nets[0], power(1.5, -0.4, few)))
+    table = Table(tuple({**r, "dim": 64, "heads": 1, "depth": int(r["arm"][-2])} for r in turned))
+    assert verdict("L-F14-mnist-cross", table).says == "contradicted"
+
+
+def test_an_error_of_the_report_is_judged_where_it_was_run_and_bounded_before():
+    ps = (128, 256, 512, 1024)
+    reached = fitted(("CNN(10)", {**dict.fromkeys(ps, 0.7), 8192: 0.528}), channels=3)
+    assert verdict("L-F12-cifar-cnn8192", reached).says == "reproduced"
+    still = fitted(("CNN(10)", dict.fromkeys(ps, 0.6)), channels=3)
+    found = verdict("L-F12-cifar-cnn8192", still)
+    assert found.says == "undecided" and "p = 8192 comes with --scale large" in found.remark
+    already = fitted(("CNN(10)", dict.fromkeys(ps, 0.4)), channels=3)
+    assert verdict("L-F12-cifar-cnn8192", already).says == "contradicted"
 
 
 def test_the_best_number_of_heads():

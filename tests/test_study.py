@@ -65,6 +65,15 @@ def test_a_blocked_claim_is_undecided_and_out_of_the_family():
     assert both.blocked
 
 
+def test_a_limited_test_contradicts_but_does_not_reproduce():
+    def limited(mean):
+        return lambda t: dataclasses.replace(evidence(mean)(t), limit="only half was tested")
+
+    holds, fails = judge(a_study(limited(9.0), limited(-9.0)), Table(), "small")
+    assert (holds.says, fails.says) == ("undecided", "contradicted")
+    assert holds.remark.startswith("only half was tested")
+
+
 def test_a_claim_may_need_a_larger_scale():
     needy = dataclasses.replace(a_study(evidence(1.0)).claims[0], needs="large")
     study = dataclasses.replace(a_study(), claims=(needy,))

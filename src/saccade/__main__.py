@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import sys
 from pathlib import Path
 
@@ -21,9 +22,28 @@ def main() -> None:
     if sys.argv[1:] in ([], ["-h"], ["--help"]):
         print(OVERVIEW + "\n".join(f"  {name:<9} {about}" for name, about in commands()))
         return
+    if "TORCHELASTIC_RUN_ID" in os.environ:  # one of the processes of torchrun
+        under_torchrun()
+        return
     from saccade import cli
 
     cli.main()
+
+
+def under_torchrun() -> None:
+    """The first process is the command as ever; the others train along with it."""
+    if os.environ["RANK"] != "0":
+        from saccade import work
+
+        work.follow()
+        return
+    from saccade import cli, distributed
+
+    try:
+        cli.main()
+    finally:
+        if distributed.started():
+            distributed.give_notice(distributed.NONE)
 
 
 def commands() -> list[tuple[str, str]]:

@@ -11,19 +11,23 @@ from saccade import models, rng
 from saccade.data.images import Source
 from saccade.spec import Run
 from saccade.subject import Subject, standardise
-from saccade.training import make_optimizer
+from saccade.training import check_device, make_optimizer
 
-ENOUGH = 0.6  # seconds of steps to time
+ENOUGH = 0.2  # seconds to time: a study has dozens of nets, and the answer is only for a plan
 
 
 def cost(run: Run, device: str = "cpu") -> dict[str, float]:
-    """Seconds a training step and a pictured answered, from the run's own model, data and batch."""
+    """Seconds of a step, as a fixed part and a part a picture, and of a picture answered; the run's own net and data.
+
+    Fitted through the run's batch and a quarter of it, so that one measurement serves every batch of this net.
+    """
+    check_device(run.recipe, device)
     images = Source(run.data, run.data_args, run.seed, device)("train")
     model = models.build(run.model, images.classes, seed=run.seed, **run.model_args).to(device)
     optimizer = make_optimizer(run.recipe, model)
-    index = torch.arange(min(run.recipe.batch, len(images)), device=images.y.device)
 
-    def step() -> None:
+    def step(n: int) -> None:
+        index = torch.arange(n, device=images.y.device)
         x = images.batch(index, rng.stream(run.seed, "augment", 0))
         loss = F.cross_entropy(model(standardise(x, images.mean, images.std)), images.y[index])
         optimizer.zero_grad(set_to_none=True)
@@ -31,10 +35,20 @@ def cost(run: Run, device: str = "cpu") -> dict[str, float]:
         optimizer.step()
         loss.item()
 
+    batch = min(run.recipe.batch, len(images))
+    few = max(1, batch // 4)
+    fixed, each = line(few, _time(lambda: step(few)), batch, _time(lambda: step(batch)))
     subject = Subject(model, images.mean, images.std, device)
     some = images.head(64)
-    return {"step_seconds": _time(step), "answer_seconds": _time(lambda: subject.correct(some)) / len(some),
-            "parameters": models.parameters(model)}
+    return {"step_seconds": fixed, "picture_seconds": each, "parameters": models.parameters(model),
+            "answer_seconds": _time(lambda: subject.correct(some)) / len(some)}
+
+
+def line(few: int, t_few: float, many: int, t_many: float) -> tuple[float, float]:
+    """The straight line of time over pictures through two measurements, without a negative part."""
+    slope = (t_many - t_few) / (many - few) if many > few else t_many / many
+    slope = min(max(slope, 0.0), t_many / many)  # noise must not make a fixed part below zero
+    return t_many - slope * many, slope
 
 
 def _time(action: object) -> float:

@@ -2,39 +2,20 @@
 
 from __future__ import annotations
 
-import json as json_text
 import os
 import signal
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
 from saccade import __version__, registry
-from saccade.parsing import command, parse, seed_range, settings
+from saccade.flags import Device, Jobs, Json, LabDir, Plugin, Quiet, ScaleName, Set, Study
+from saccade.parsing import command, out, parse, say, seed_range, settings
 from saccade.spec import SCALES, SaccadeError, Settings, plain, suggest
-
-Json = Annotated[bool, arg(help="print one JSON document and nothing else on standard output")]
-LabDir = Annotated[str, arg(metavar="DIR", help="the lab folder; made if it is not there")]
-Set = Annotated[tuple[str, ...], arg(metavar="NAME=VALUE ...", help="set arguments or open choices by name")]
-Device = Annotated[str, arg(metavar="NAME", help="auto, cpu, cuda, cuda:0 or mps")]
-Jobs = Annotated[int | None, arg(metavar="N", help="worker processes; default one a core, or one a GPU")]
-Plugin = Annotated[tuple[str, ...], arg(metavar="FILE ...", help="Python files that register models, data or probes")]
-Quiet = Annotated[bool, arg(help="no progress")]
-ScaleName = Annotated[str, arg(metavar="SCALE", help="smoke, demo, small, large or paper")]
-Study = Annotated[str, arg(metavar="STUDY", help="a name (saccade list studies) or a Python file that ends in STUDY")]
-
-
-def say(line: str = "") -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
-def out(document: Any) -> None:
-    from saccade.figures import jsonable
-
-    print(json_text.dumps(jsonable(document), indent=1))
 
 
 @command(name="list")
@@ -100,10 +81,12 @@ def data(action: Positional[Literal["list", "fetch", "verify"]] = "list", names:
          again: Annotated[bool, arg(help="fetch even when the cache has it")] = False, json: Json = False) -> None:
     """Data sets: list what is known and here, fetch with checksums, verify every byte of the cache."""
     from saccade import live
-    from saccade.data import source
+    from saccade.data import large_pictures, source
 
+    large = large_pictures.NAME
     if action == "list":
-        states = [source.status(n) for n in (names or source.known())]
+        states = [large_pictures.status() if n == large else source.status(n)
+                  for n in (names or (*source.known(), large))]
         if json:
             out([plain(s) for s in states])
             return
@@ -114,11 +97,13 @@ def data(action: Positional[Literal["list", "fetch", "verify"]] = "list", names:
         fetched = {}
         for name in names or tuple(n for n in source.known() if not n.startswith("procedural")):
             with live.progress_bar(name) as progress:
-                fetched[name] = source.fetch(name, folder_from=from_, again=again, report=say, progress=progress)
+                fetch = large_pictures.fetch if name == large else partial(source.fetch, name)
+                fetched[name] = fetch(folder_from=from_, again=again, report=say, progress=progress)
         if json:
             out(fetched)
         return
-    findings = [f for name in (names or (None,)) for f in source.verify(name)]
+    findings = [f for name in (names or (None,))
+                for f in (large_pictures.verify() if name == large else source.verify(name))]
     if json:
         out([plain(f) for f in findings])
     else:
@@ -168,6 +153,23 @@ def train(model: Positional[str], data: Annotated[str, arg(metavar="NAME")] = "d
                   f"{len(series)} seeds)")
     for gap in table.gaps:
         print(f"seed {gap['seed']}: {gap['why']}")
+
+
+@command()
+def probe(scores: Annotated[str, arg(metavar="FILE", help="a row a picture, a column a class")],
+          labels: Annotated[str, arg(metavar="FILE", help="numbers of classes, or a column a class of 0 and 1")],
+          probe: Annotated[tuple[str, ...], arg(metavar="NAME ...", help="accuracy, top_k_matching; default: what fits "
+                                                "the labels")] = (),
+          k: Annotated[int, arg(metavar="N", help="answers that count; default as many as a picture has classes")] = 0,
+          json: Json = False) -> None:
+    """Measure a model from elsewhere by its scores: text files, comma or space separated."""
+    from saccade import scores as files
+
+    told = files.compare(scores, labels, probe, k)
+    if json:
+        out(told)
+    else:
+        print("\n".join(files.sentences(told)))
 
 
 @command()

@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from saccade import cli, session
+from saccade.parsing import say
 from saccade.spec import SaccadeError
 
 STUDY = "digits_on_backgrounds"
@@ -18,11 +19,11 @@ def main() -> None:
     lab = flags.parse_args().lab
     words = ["run", STUDY, "--scale", "demo", "--lab", lab]
     try:
-        session.fetch(session.open_session(STUDY, "demo", lab).tasks, cli.say)
+        session.fetch(session.open_session(STUDY, "demo", lab).tasks, say)
     except SaccadeError as error:
-        cli.say(f"saccade: {error}")
-        cli.say("\n*** NO REAL DATA COULD BE REACHED: this demo goes on with images drawn by a program. ***\n"
-                "*** Its numbers say nothing of MNIST or CIFAR-10; the report says so in its first line. ***\n")
+        say(f"saccade: {error}")
+        say("\n*** NO REAL DATA COULD BE REACHED: this demo goes on with images drawn by a program. ***\n"
+            "*** Its numbers say nothing of MNIST or CIFAR-10; the report says so in its first line. ***\n")
         words += ["--set", *DRAWN]
     sys.stderr.flush()
     cli.main(words)

@@ -47,6 +47,8 @@ def devices(device: str, jobs: int | None = None) -> list[str]:
         raise SaccadeError(suggest("device", device, ("auto", "cpu", "cuda", "cuda:0", "mps")))
     if jobs is not None and jobs < 1:
         raise SaccadeError(f"--jobs must be at least 1, not {jobs}.")
+    if "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get("WORLD_SIZE", "1") != "1":
+        jobs = 1  # torchrun: all its processes share one run at a time
     gpus = _gpus() if kind in ("auto", "cuda") else 0
     if kind == "cuda" and not gpus:
         raise SaccadeError("no CUDA device was found (nvidia-smi lists none); use --device cpu or auto.")
@@ -159,6 +161,8 @@ def costs(tasks: Sequence[Task], lab: Lab, device: str, plugins: Sequence[str] =
             _, event = inbox.get()
             if event is None:
                 raise SaccadeError("the cost of a run could not be measured: " + _words(worker))
+            if event["event"] == "refused":
+                raise SaccadeError(event["reason"])
             if event["event"] == "cost":
                 out.append(event)
     finally:

@@ -6,7 +6,9 @@ import ast
 import contextlib
 import functools
 import io
+import json
 import re
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,6 +18,16 @@ from tyro.conf import FlagCreatePairsOff
 from saccade.spec import SaccadeError, suggest
 
 app = tyro.extras.SubcommandApp()
+
+
+def say(line: str = "") -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def out(document: Any) -> None:
+    from saccade.figures import jsonable
+
+    print(json.dumps(jsonable(document), indent=1))
 
 
 def command(name: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:

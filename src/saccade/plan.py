@@ -125,30 +125,32 @@ class Cost:
 
 
 def price(plan: Plan, lab: Lab, device: str, plugins: Sequence[str] = ()) -> Cost:
-    """Cost of what is left, from a few real steps of each distinct model, timed here once and kept in the lab."""
+    """Cost of what is left: for each net a line over the batch, fitted to steps timed here once and kept in the lab."""
     kinds = {_kind(t.run, device): t for t in plan.todo}
     path = lab.root / "costs.json"
     try:
-        known: dict[str, Any] = dict(unseal(path)["costs"]) if path.exists() else {}
+        known: dict[str, Any] = dict(unseal(path).get("lines", {})) if path.exists() else {}
     except DamagedFile:
         known = {}  # derived and cheap: measured again
     unknown = [k for k in kinds if k not in known]
     if unknown:
         measured = launch.costs([kinds[k] for k in unknown], lab, device, plugins)
         known |= dict(zip(unknown, measured, strict=True))
-        write_atomic(path, seal({"costs": known}))
+        write_atomic(path, seal({"lines": known}))
     training = {t.run.key for t in plan.train}
     seconds = {}
     for task in plan.todo:
         each = known[_kind(task.run, device)]
-        train = task.run.recipe.steps * each["step_seconds"] if task.run.key in training else 0.0
+        recipe = task.run.recipe
+        step = each["step_seconds"] + each["picture_seconds"] * recipe.batch
+        train = recipe.steps * step if task.run.key in training else 0.0
         seconds[task.run.key] = train + sum(map(answers, _unmeasured(lab, task))) * each["answer_seconds"]
     return Cost(seconds)
 
 
 def _kind(run: Run, device: str) -> str:
     machine = [platform.node(), platform.machine(), device]
-    return digest([run.model, run.model_args, run.data, run.data_args.get("augment", ""), run.recipe.batch, machine])
+    return digest([run.model, run.model_args, run.data, run.data_args.get("augment", ""), machine])
 
 
 def answers(probe: Probe) -> int:

@@ -110,7 +110,7 @@ class Recipe:
     label_smoothing: float = 0.0
     precision: str = "float32"  # float32, mixed (where the device has it)
     watch: int = 8  # how often held-out accuracy is looked at on the way
-    patience: int = 0  # stop when the training error has not changed over this many epochs; 0 is off
+    settle: int = 0  # stop when the error on an epoch's own batches is unchanged over this many epochs; 0 is off
     max_seconds: float = 0.0  # stop after this much training; such a run counts as missing; 0 is off
     nesterov: bool = False  # momentum looks ahead
 
@@ -129,7 +129,7 @@ class Recipe:
         check(self.clip >= 0, f"clip must not be negative, not {self.clip}")
         check(0 <= self.label_smoothing < 1, f"label_smoothing must be in [0, 1), not {self.label_smoothing}")
         check(self.watch >= 0, f"watch must not be negative, not {self.watch}")
-        check(self.patience >= 0, f"patience must not be negative, not {self.patience}")
+        check(self.settle >= 0, f"settle must not be negative, not {self.settle}")
         check(self.max_seconds >= 0, f"max_seconds must not be negative, not {self.max_seconds}")
         for name, known in RECIPE_WORDS.items():
             if getattr(self, name) not in known:
@@ -269,6 +269,7 @@ class Evidence:
     note: str = ""
     parts: tuple[Evidence, ...] = ()
     blocked: str = ""  # why no verdict may rest on this, e.g. an arm that has not learned its task yet
+    limit: str = ""  # what this test leaves out, so that it can contradict the claim but not reproduce it
 
 
 @dataclass(frozen=True)

@@ -140,11 +140,15 @@ def _verdict(study: Study, claim: Claim, found: Evidence | str, p: float | None,
         says = "reproduced" if evidence.p < evidence.p_against else "contradicted"
     else:
         says = "undecided"
+    half = evidence is not None and bool(evidence.limit) and says == "reproduced"
+    if half:
+        says = "undecided"
     remark = evidence.note if evidence else ""
     if says.startswith("needs "):
         remark = f"saccade run {study.name} --scale {claim.needs}"
     if says == "undecided" and evidence:
-        remark = "; ".join(r for r in (evidence.blocked or _more_seeds(evidence, max(1, tested)), remark) if r)
+        why = evidence.blocked or ("" if half else _more_seeds(evidence, max(1, tested)))
+        remark = "; ".join(r for r in (why, evidence.limit, remark) if r)
     return Verdict(claim.id, says, claim.statement, claim.tested, claim.paper, claim.concluded, evidence, p,
                    remark, study.differences(claim.id))
 

@@ -15,8 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from saccade import models, registry, rng
+from saccade import distributed, models, registry, rng
 from saccade.data.images import Images, Source
+from saccade.distributed import ALONE, Group
 from saccade.spec import Recipe, Run, SaccadeError
 from saccade.subject import Subject, standardise
 
@@ -62,48 +63,57 @@ def train(run: Run, device: str = "cpu", resume: bytes | None = None) -> Iterato
     check_device(run.recipe, device)
     data = Source(run.data, run.data_args, run.seed, device)
     model = models.build(run.model, data("train").classes, seed=run.seed, **run.model_args).to(device)
-    return fit(model, data, run.recipe, resume)
+    return fit(model, data, run.recipe, resume, distributed.current())
 
 
-def fit(model: nn.Module, data: Source, recipe: Recipe, resume: bytes | None = None) -> Iterator[Step | Watch | Done]:
-    """Train a model that exists already; order and augmentation come from the data's seed."""
+def fit(model: nn.Module, data: Source, recipe: Recipe, resume: bytes | None = None,
+        team: Group = ALONE) -> Iterator[Step | Watch | Done]:
+    """Train a model that exists already; order and augmentation come from the data's seed.
+
+    The processes of a team go through this together, each with its share of every batch.
+    """
     began, device, seed = time.perf_counter(), data.device, data.seed
     images = data("train")
+    batch = min(recipe.batch, len(images))
+    part = team.part(batch)
     model.train()
+    net = team.wrap(model)
     optimizer = make_optimizer(recipe, model)
     watch_split = registry.card("data", data.name).extra.get("watch", "test")
     held_out = data(watch_split).head(WATCHED)
     subject = Subject(model, images.mean, images.std, device)
 
-    batch = min(recipe.batch, len(images))
     per_epoch = len(images) // batch
     window = max(1, recipe.steps // WINDOWS)
     watch_at = {round(recipe.steps * i / recipe.watch) for i in range(1, recipe.watch + 1)}
     curve: Curve = []
-    errors: list[float] = []  # on the whole training set, an entry an epoch; kept only where a rule reads it
-    first, right, order_of, order = 0, torch.zeros((), dtype=torch.long, device=device), -1, images.y
+    errors: list[float] = []  # on an epoch's batches before each was learned, an entry an epoch: they cost nothing
+    (right, epoch_right), first, order_of, order = torch.zeros(2, dtype=torch.long, device=device), 0, -1, images.y
     if resume is not None:
         meta = _restore(resume, model, optimizer)
         first, curve, errors = meta["step"], meta["curve"], meta["errors"]
         right += meta["right"]
+        epoch_right += meta.get("epoch_right", 0)  # not in states of before there was `settle`
         began -= meta["seconds"]
     reason, outcome, done = f"all {recipe.steps} steps", "finished", first
 
+    reseed = _reseeder(device)
     global_state = torch.get_rng_state()  # dropout draws from it; it is seeded step by step and put back
     try:
         for step in range(first, recipe.steps):
+            team.agree()  # to go on
             epoch, i = divmod(step, per_epoch)
             if epoch != order_of:
                 order_of, order = epoch, _order(images, seed, epoch)
-            torch.manual_seed(rng.seed_of(seed, "noise", step))
+            reseed(rng.seed_of(seed, "noise", step, *([team.rank] if team.rank else ())))
             for group in optimizer.param_groups:
                 group["lr"] = recipe.lr * lr_factor(recipe, step)
 
             index = order[i * batch : (i + 1) * batch]
-            x = standardise(images.batch(index, rng.stream(seed, "augment", step)), images.mean, images.std)
-            y = images.y[index]
+            x = standardise(images.batch(index, rng.stream(seed, "augment", step))[part], images.mean, images.std)
+            y = images.y[index][part]
             with torch.autocast(device.partition(":")[0], torch.bfloat16, enabled=recipe.precision == "mixed"):
-                logits = model(x)
+                logits = net(x)
                 loss = F.cross_entropy(logits, y, label_smoothing=recipe.label_smoothing)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
@@ -112,7 +122,10 @@ def fit(model: nn.Module, data: Source, recipe: Recipe, resume: bytes | None = N
             optimizer.step()
 
             done, spent = step + 1, time.perf_counter() - began
-            right += (logits.detach().argmax(1) == y).sum()
+            loss = team.mean(loss.detach())
+            hits = team.sum((logits.detach().argmax(1) == y).sum())
+            right += hits
+            epoch_right += hits
             if (device == "cpu" or done % SYNC == 0 or done == recipe.steps) and not math.isfinite(loss.item()):
                 reason, outcome = f"the loss was {loss.item()} at step {done}", "diverged"
                 break
@@ -121,19 +134,25 @@ def fit(model: nn.Module, data: Source, recipe: Recipe, resume: bytes | None = N
                 right.zero_()
                 yield Watch(**curve[-1])
             if done in watch_at:
-                hits = subject.correct(held_out)
-                curve.append(_point(done * batch, watch_split, float(hits.mean()), len(hits)))
+                seen = subject.correct(held_out)
+                curve.append(_point(done * batch, watch_split, float(seen.mean()), len(seen)))
                 yield Watch(**curve[-1])
-            if recipe.patience and done % per_epoch == 0:
-                errors.append(1 - float(subject.correct(images).mean()))
-                if settled(errors, recipe.patience, len(images)):
-                    reason = f"training error unchanged over {recipe.patience} epochs"
-                    break
-            if recipe.max_seconds and spent > recipe.max_seconds:
+            if done % per_epoch == 0:
+                if recipe.settle:
+                    errors.append(1 - epoch_right.item() / (per_epoch * batch))
+                    if settled(errors, recipe.settle, len(images)):
+                        reason = f"training error unchanged over {recipe.settle} epochs"
+                        break
+                epoch_right.zero_()
+            if recipe.max_seconds and team.agree(spent) > recipe.max_seconds:
                 reason, outcome = f"{recipe.max_seconds:.0f} seconds were up at step {done}", "timeout"
                 break
-            meta = {"step": done, "curve": curve, "errors": errors, "right": int(right), "seconds": spent}
-            yield Step(done, recipe.steps, loss.detach(), functools.partial(_state, meta, model, optimizer))
+            meta = {"step": done, "curve": curve, "errors": errors, "right": int(right),
+                    "epoch_right": int(epoch_right), "seconds": spent}
+            yield Step(done, recipe.steps, loss, functools.partial(_state, meta, model, optimizer))
+    except GeneratorExit:
+        team.leave()
+        raise
     finally:
         torch.set_rng_state(global_state)
     if outcome == "finished" and not all(bool(torch.isfinite(p).all()) for p in model.parameters()):
@@ -141,10 +160,15 @@ def fit(model: nn.Module, data: Source, recipe: Recipe, resume: bytes | None = N
     yield Done(outcome, reason, done, time.perf_counter() - began, curve, model)
 
 
-def settled(errors: list[float], patience: int, n: int) -> bool:
-    """Whether the training error moved by at most one picture over the last `patience` epochs."""
-    last = errors[-patience:]
-    return len(errors) > patience and max(last) - min(last) <= 1 / n + 1e-12
+def _reseeder(device: str) -> Callable[[int], object]:
+    """Seeds what dropout draws from. On a CPU the generator itself: torch.manual_seed takes a millisecond more."""
+    return torch.default_generator.manual_seed if device == "cpu" else torch.manual_seed
+
+
+def settled(errors: list[float], epochs: int, n: int) -> bool:
+    """Whether the training error moved by at most one picture over the last epochs."""
+    last = errors[-epochs:]
+    return len(errors) > epochs and max(last) - min(last) <= 1 / n + 1e-12
 
 
 def make_optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import io
 import json
 import os
 import platform
 import queue
+import signal
 import sys
 import threading
 import time
@@ -19,7 +21,7 @@ import numpy as np
 import safetensors.torch
 import torch
 
-from saccade import budget, kernels, models, registry
+from saccade import budget, distributed, kernels, models, registry
 from saccade.data.arrays import SETS
 from saccade.data.images import Source
 from saccade.plan import TRAINING, sets_of
@@ -63,6 +65,8 @@ def _train(lab: Lab, run: Run, device: str, lease: Lease, stopping: Callable[[],
     key, saved, told = run.key, time.monotonic(), 0.0
     resume = lab.load_state(key)
     lab.log(key, {"event": "resumed" if resume else "started", "device": device, "pid": os.getpid()})
+    if distributed.current().size > 1:
+        distributed.send({"run": plain(run)}, resume or b"")
     try:
         for event in train(run, device, resume):
             if lease.lost.is_set():  # this machine slept or hung, and another one went on with the run
@@ -150,6 +154,24 @@ def parse_task(values: Mapping[str, Any]) -> Task:
     return Task(Run.parse(values["run"]), probes, values["arm"])
 
 
+def follow() -> None:
+    """What every process of `torchrun` but the first does: train along, write and print nothing."""
+    for asked in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(asked, signal.SIG_IGN)  # the first process saves, then sends this one home
+    device = distributed.place(distributed.await_notice())
+    if device == distributed.NONE:
+        return
+    distributed.join(device)
+    while (order := distributed.receive())[0] is not None:
+        for plugin in order[0].get("plugins", ()):
+            registry.load_plugin(plugin)
+        if "run" in order[0]:
+            with contextlib.suppress(SaccadeError, distributed.Closed):  # the first meets and tells the same mistake
+                for _ in train(Run.parse(order[0]["run"]), device, order[1] or None):
+                    pass
+    distributed.leave()
+
+
 def main() -> None:
     """A worker: one task a line on standard input, one event a line on standard output, until input ends."""
     flags = argparse.ArgumentParser()
@@ -186,10 +208,20 @@ def main() -> None:
         order = json.loads(line)
         task = parse_task(order["task"])
         if order["do"] == "cost":
-            tell({"event": "cost", **budget.cost(task.run, asked.device)})
+            try:
+                tell({"event": "cost", **budget.cost(task.run, asked.device)})
+            except SaccadeError as error:
+                tell({"event": "refused", "reason": str(error)})
             continue
+        if distributed.started() and distributed.current().size == 1:
+            distributed.give_notice(asked.device)
+            distributed.join(asked.device)
+            distributed.send({"plugins": asked.plugin})
         for event in perform(Lab(asked.lab), task, asked.device, stop.is_set, asked.retry):
             tell({"key": task.run.key, **event})
+    if distributed.current().size > 1:
+        distributed.send(None)
+        distributed.leave()
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from saccade.bench import page, processes
+from saccade.bench import page, processes, scaling
 from saccade.bench.measure import FRESH_PAGES
 
 Row = dict[str, Any]
@@ -32,7 +32,8 @@ def inside(what: str, env: Mapping[str, str], quick: bool, only: str) -> Iterato
 
 def run(quick: bool, only: str, tell: Callable[[str], None]) -> Row:
     began = time.perf_counter()
-    found: Row = {"machine": page.machine(), "quick": quick, "rows": [], "absent": [], "kept": []}
+    found: Row = {"machine": page.machine(), "quick": quick, "rows": [], "absent": [], "kept": [], "scaling": [],
+                  "cost_model": []}
     one_thread = dict.fromkeys(processes.THREADS, "1")
     rows: list[Row] = found["rows"]
 
@@ -67,6 +68,12 @@ def run(quick: bool, only: str, tell: Callable[[str], None]) -> Row:
         for again in ("thesis", "SAN"):
             lines = inside("time", processes.ONE_THREAD, True, again)
             found["kept"] += [line["row"] for line in lines if "row" in line]
+        found["scaling"] = list(inside("grow", one_thread, quick, only))
+        for line in inside("swell", {**FRESH_PAGES, **one_thread}, quick, only):
+            grown = next(g for g in found["scaling"] if g["name"] == line["name"])
+            grown |= {"bytes": line["bytes"], "memory_exponent": line["exponent"]}
+        found["scaling"] += [scaling.replicas(), scaling.runs()]
+        found["cost_model"] = list(inside("cost", one_thread, quick, only))
     found["seconds"] = time.perf_counter() - began
     return found
 

@@ -1,4 +1,4 @@
-"""The process that times, and the one that weighs: `python -m saccade.bench.inside time|memory`, a JSON line a row."""
+"""The processes that time and weigh: `python -m saccade.bench.inside time|memory|grow|swell|cost`, JSON lines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from saccade.bench import images, layers, nets
+from saccade.bench import images, layers, nets, scaling
 from saccade.bench.measure import Pair, describe, gemm_speed, peak_bytes, time_pair
 
 QUICK = {"rounds": 5, "seconds": 0.12}
@@ -45,12 +45,15 @@ def weighed(quick: bool, only: str) -> Iterator[dict[str, Any]]:
 
 def main() -> None:
     flags = argparse.ArgumentParser()
-    flags.add_argument("what", choices=("time", "memory"))
+    flags.add_argument("what", choices=("time", "memory", "grow", "swell", "cost"))
     flags.add_argument("--quick", action="store_true")
     flags.add_argument("--only", default="")
     asked = flags.parse_args()
     torch.set_num_threads(1)
-    for line in (timed if asked.what == "time" else weighed)(asked.quick, asked.only):
+    kinds: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
+        "time": lambda: timed(asked.quick, asked.only), "memory": lambda: weighed(asked.quick, asked.only),
+        "grow": scaling.timed, "swell": scaling.weighed, "cost": scaling.predicted}
+    for line in kinds[asked.what]():
         print(json.dumps(line), flush=True)
 
 

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from saccade import kernels, models
 from saccade.bench.measure import Pair, difference
 from saccade.bench.pure import without_kernels
-from saccade.models.basic_vit import PATCH, BasicViT
+from saccade.models.basic_vit import PATCH, BasicViT, Block
 from saccade.models.lenet import Skeleton
 from saccade.models.mha_lenet import PatchAttention
 from saccade.spec import Recipe
@@ -166,7 +166,9 @@ def vit_of_transformers(n: int) -> Pair | str:
     try:
         version = importlib.metadata.version("transformers")
     except importlib.metadata.PackageNotFoundError:
-        return f"{name}: absent, transformers is not installed (extra `models`)"
+        return f"{name}: absent, transformers is not installed (extra `bench`)"
+    if int(version.partition(".")[0]) < 5:
+        return f"{name}: absent, transformers {version} names its layers differently (5 or later is needed)"
     ours = models.build("basic_vit", seed=0, depth=6, dim=192, heads=3)
     assert isinstance(ours, BasicViT)
     theirs = _Transformers(ours)
@@ -189,30 +191,25 @@ class _Transformers(nn.Module):
         import transformers  # type: ignore[import-not-found, unused-ignore]
 
         dim, heads, depth = ours.cls.shape[-1], ours.last.heads, len(ours.early) + 1
-        config = transformers.ViTConfig(
+        config = transformers.ViTConfig(  # type: ignore[call-arg, unused-ignore]
             hidden_size=dim, num_hidden_layers=depth, num_attention_heads=heads, intermediate_size=2 * dim,
             hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, image_size=32, patch_size=PATCH,
             layer_norm_eps=1e-5, num_labels=10)
         self.net = transformers.ViTForImageClassification(config)
-        body = self.net.vit
-        with torch.no_grad():
-            body.embeddings.cls_token.copy_(ours.cls)
-            body.embeddings.position_embeddings.copy_(ours.positions)
-            patches = body.embeddings.patch_embeddings.projection
-            patches.weight.copy_(ours.embed.weight.view(dim, 3, PATCH, PATCH))
-            patches.bias.copy_(ours.embed.bias)
-            for block, theirs in zip((*ours.early, ours.last), body.encoder.layer, strict=True):
-                attention = theirs.attention.attention
-                for layer, w, b in zip((attention.query, attention.key, attention.value),
-                                       block.qkv.weight.chunk(3), block.qkv.bias.chunk(3), strict=True):
-                    layer.weight.copy_(w)
-                    layer.bias.copy_(b)
-                for layer, source in ((theirs.attention.output.dense, block.out), (theirs.output.dense, block.mlp[2]),
-                                      (theirs.intermediate.dense, block.mlp[0]), (theirs.layernorm_before, block.norm1),
-                                      (theirs.layernorm_after, block.norm2)):
-                    layer.load_state_dict(source.state_dict())
-            body.layernorm.load_state_dict(ours.norm.state_dict())
-            self.net.classifier.load_state_dict(ours.head.state_dict())
+        theirs = {"vit.embeddings.cls_token": ours.cls, "vit.embeddings.position_embeddings": ours.positions,
+                  "vit.embeddings.patch_embeddings.projection.weight": ours.embed.weight.view(dim, 3, PATCH, PATCH),
+                  "vit.embeddings.patch_embeddings.projection.bias": ours.embed.bias}
+        named: list[tuple[str, nn.Module]] = [("vit.layernorm", ours.norm), ("classifier", ours.head)]
+        for i, block in enumerate((*ours.early, ours.last)):
+            assert isinstance(block, Block)
+            at = f"vit.layers.{i}."
+            named += [(at + "layernorm_before", block.norm1), (at + "layernorm_after", block.norm2),
+                      (at + "attention.o_proj", block.out), (at + "mlp.fc1", block.mlp[0]),
+                      (at + "mlp.fc2", block.mlp[2])]
+            for part, w, b in zip("qkv", block.qkv.weight.chunk(3), block.qkv.bias.chunk(3), strict=True):
+                theirs |= {f"{at}attention.{part}_proj.weight": w, f"{at}attention.{part}_proj.bias": b}
+        theirs |= {f"{name}.{k}": v for name, layer in named for k, v in layer.state_dict().items()}
+        self.net.load_state_dict(theirs)  # of every name, or it says which one is missing
 
     def forward(self, x: Tensor) -> Tensor:
         return self.net(x).logits  # type: ignore[no-any-return]

@@ -85,10 +85,19 @@ def document(found: Row) -> str:
     kept = _markdown(("what", "setting", "ratio", "interval"), [
         (r["name"], r["setting"], f"{r['ratio']:.2f}", f"{r['low']:.2f} to {r['high']:.2f}")
         for r in found["kept"] if r["is_equal"]])
+    growth = _markdown(("what", "against", "seconds", "exponent", "MiB", "exponent of memory"), [
+        (g["name"], f"{g['of']} {', '.join(map(str, g['x']))}", ", ".join(_seconds(t) for t in g["seconds"]),
+         f"**{g['exponent']:.2f}**", ", ".join(f"{b / 2**20:.1f}" for b in g.get("bytes", ())) or (
+             f"{g['largest_worker'] / 2**20:.0f} (largest worker)" if "largest_worker" in g else ""),
+         f"{g['memory_exponent']:.2f}" if "memory_exponent" in g else "") for g in found["scaling"]])
+    model = _markdown(("net", "fixed", "a picture", "predicted at 128", "measured at 128", "predicted / measured"), [
+        (f"{c['name']} {', '.join(f'{k}={v}' for k, v in c['args'].items())}", _seconds(c["fixed"]),
+         _seconds(c["picture"]), _seconds(c["predicted"]), _seconds(c["measured"]), f"**{c['ratio']:.2f}**")
+        for c in found["cost_model"]])
     missing = "".join(f"- {text}\n" for text in found["absent"])
     return PAGE.format(cpu=said["cpu"], cores=said["cores"], torch=said["torch"], python=said["python"],
                        system=said["system"], gemm=found["gemm"] / 1e9, seconds=found["seconds"], speed=speed,
-                       same=same, memory=memory, kept=kept, load=said["load"],
+                       same=same, memory=memory, kept=kept, growth=growth, model=model, load=said["load"],
                        missing="\nNot measured in this run:\n\n" + missing if missing else "")
 
 
@@ -140,6 +149,20 @@ Above, both sides have the allocator as the system brings it. saccade's workers 
 helps whoever asks for much of it. The same rows with that policy on both sides:
 
 {kept}
+
+## How it grows
+
+An exponent of 1 is growth in proportion, 2 with the square, 0 none, -1 in inverse proportion. The queue is timed by the
+wall clock on all cores, workers started from nothing, so that it begins with their start-up.
+
+{growth}
+
+## What `--dry-run` predicts
+
+Time of a step as a straight line over the batch, fitted on the machine at hand through the run's batch and a quarter of
+it, once for each net of a study. Here fitted at 32 and 8, asked about 128:
+
+{model}
 
 ## Why it is faster
 

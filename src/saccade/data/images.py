@@ -128,8 +128,14 @@ class Source:
     device: str = "cpu"
 
     def __call__(self, split: str) -> Images:
-        images: Images = registry.find("data", self.name)(split, seed=self.seed, **self.args)
-        return images.to(self.device)
+        return _split(self, split)
+
+
+@functools.lru_cache(maxsize=4)
+def _split(source: Source, split: str) -> Images:
+    """Kept, because training and every probe of a run ask for the same few splits."""
+    images: Images = registry.find("data", source.name)(split, seed=source.seed, **source.args)
+    return images.to(source.device)
 
 
 @functools.lru_cache(maxsize=16)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from saccade.data import source
-from saccade.data.images import Plain, shuffled
+from saccade.data.autoaugment import autoaugmented
+from saccade.data.images import Images, Plain, shuffled
 from saccade.data.points import balanced, moments, sized
 from saccade.registry import data
 from saccade.spec import SaccadeError, suggest
@@ -40,17 +42,47 @@ class Shifted(Plain):
         return x.float().div_(255)
 
 
+@dataclass(frozen=True)
+class Changed(Plain):
+    """In training each picture goes through a pair of operations of the AutoAugment policy."""
+
+    def batch(self, index: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        x = self.x[index]
+        if generator is not None:
+            x = autoaugmented(x.cpu(), generator).to(x.device)
+        return x.float().div_(255)
+
+
+@dataclass(frozen=True)
+class Enlarged(Images):
+    """Any pictures at another size, resized batch by batch, so that a set stays as small as it is."""
+
+    inner: Images
+    size: int
+
+    def batch(self, index: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        x = self.inner.batch(index, generator)
+        return F.interpolate(x, size=(self.size, self.size), mode="bilinear", align_corners=False, antialias=True)
+
+    def pick(self, index: Tensor) -> Self:
+        return replace(self, y=self.y[index], inner=self.inner.pick(index))
+
+    def to(self, device: str) -> Self:
+        return replace(self, y=self.y.to(device), inner=self.inner.to(device))
+
+
 @data(version=1, watch="held_out", sets=("of",))
 def photos(split: str, *, seed: int, of: str = "cifar10", p: int = 0, hold_out: int = 5000,
-           augment: str = "crop_flip") -> Plain:
+           augment: str = "crop_flip", size: int = 0) -> Images:
     """p pictures of a set to train on (0: all but the held-out ones), balanced over classes and nested in p.
 
     `train_plain` holds the training pictures without augmentation: training accuracy is to be measured there.
     `held_out` comes from the training set and is for choices; `test` is the set's own, in a seeded order.
-    Grey sets are enlarged to 32 x 32. Pixels are standardised by channel.
+    Grey sets are enlarged to 32 x 32, and all to `size` pixels if that is given, after augmentation (crop_flip: shifts
+    of up to 4 pixels and mirroring; autoaugment: the policy for CIFAR-10). Pixels are standardised by channel.
     """
     for name, value, known in (("split", split, SPLITS), ("data set", of, source.known()),
-                               ("augment", augment, AUGMENTS)):
+                               ("augment", augment, (*AUGMENTS, "autoaugment"))):
         if value not in known:
             raise SaccadeError(suggest(name, value, known))
     x, y = sized(of, "test" if split == "test" else "train", "bilinear")
@@ -66,8 +98,12 @@ def photos(split: str, *, seed: int, of: str = "cifar10", p: int = 0, hold_out: 
             raise SaccadeError(f"p must be at most {room}, what {of} has beside the held-out pictures, not {p}.")
         order = balanced(y, seed)
         order = order[room:] if split == "held_out" else order[: p or room]
-    classes = int(y.max()) + 1
-    if split != "train" or augment == "none":
-        return Plain(y[order], classes, mean, std, x[order])
-    return Shifted(y[order], classes, mean, std, x[order], margin=4 if augment.startswith("crop") else 0,
-                   mirror=augment.endswith("flip"))
+    whole = (y[order], int(y.max()) + 1, mean, std, x[order])
+    made = Plain(*whole)
+    if split == "train" and augment == "autoaugment":
+        made = Changed(*whole)
+    elif split == "train" and augment != "none":
+        made = Shifted(*whole, margin=4 if augment.startswith("crop") else 0, mirror=augment.endswith("flip"))
+    if size < 0:
+        raise SaccadeError(f"size must be at least 1 pixel, or 0 for the set's own, not {size}.")
+    return Enlarged(made.y, made.classes, mean, std, made, size) if size else made

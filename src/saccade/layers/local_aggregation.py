@@ -36,8 +36,26 @@ def aggregate(x: Tensor, weights: Tensor) -> Tensor:
 
 
 def padded(x: Tensor, size: int) -> Tensor:
-    """By reflection, so that every pixel has a size x size neighbourhood."""
-    return F.pad(x, (size // 2,) * 4, mode="reflect")
+    """By reflection, so that every pixel has a size x size neighbourhood; back and forth where a map is too small."""
+    h, w = x.shape[2:]
+    if size // 2 < min(h, w):
+        return F.pad(x, (size // 2,) * 4, mode="reflect")
+    return x[:, :, _reflected(h, size // 2, x.device)[:, None], _reflected(w, size // 2, x.device)]
+
+
+def _reflected(length: int, more: int, device: torch.device) -> Tensor:
+    """Places of a line that is reflected at both ends as often as needed; a line of one is repeated."""
+    at, period = torch.arange(-more, length + more, device=device), max(1, 2 * length - 2)
+    return torch.minimum(at % period, period - at % period)
+
+
+def scattered(weights: Tensor) -> Tensor:
+    """(n, s, k k, h, w) -> (n, s, queries, keys): where reflection shows a pixel twice, its weights are added."""
+    n, s, area, h, w = weights.shape
+    size, at = round(area**0.5), torch.arange(h * w, device=weights.device).view(1, 1, h, w)
+    keys = torch.stack([v.flatten() for v in views(padded(at.double(), size).long(), size)], -1)  # (queries, k k)
+    out = weights.new_zeros(n, s, h * w, h * w)
+    return out.scatter_add(3, keys.expand(n, s, -1, -1), weights.flatten(3).transpose(2, 3))
 
 
 def views(x: Tensor, size: int) -> Iterator[Tensor]:

@@ -20,40 +20,52 @@ from torch.nn import functional as F
 from saccade.kernels import neighbourhoods
 from saccade.layers.local_aggregation import aggregate, padded, unfolded, views
 
+NO_KEYS = "this layer has no keys of its own and must be given some"
+
 
 class PairwiseAttention(nn.Module):
-    """x: (n, channels, h, w) -> (n, channels / 4, h, w); reflection padding. `share` channels have one weight."""
+    """x: (n, channels, h, w) -> (n, channels / 4, h, w); reflection padding. `share` channels have one weight.
 
-    def __init__(self, channels: int, size: int = 7, *, share: int = 8, bias: bool = True) -> None:
+    Keys are the psi map; without keys of its own the layer must be given some.
+    """
+
+    def __init__(self, channels: int, size: int = 7, *, share: int = 8, bias: bool = True,
+                 own_keys: bool = True) -> None:
         super().__init__()
         inner, out = channels // 16, channels // 4
         self.size, self.inner = size, inner
-        self.phi, self.psi = (nn.Conv2d(channels, inner, 1, bias=bias) for _ in range(2))
+        self.phi = nn.Conv2d(channels, inner, 1, bias=bias)
+        self.psi = nn.Conv2d(channels, inner, 1, bias=bias) if own_keys else None
         self.beta = nn.Conv2d(channels, out, 1, bias=bias)
         self.position = nn.Conv2d(2, 2, 1)
         self.norm1, self.norm2 = nn.BatchNorm2d(inner + 2), nn.BatchNorm2d(inner)
         self.mix, self.last = nn.Conv2d(inner + 2, inner, 1, bias=False), nn.Conv2d(inner, out // share, 1)
 
-    def weights(self, x: Tensor) -> Tensor:
+    def weights(self, x: Tensor, keys: Tensor | None = None) -> Tensor:
         """(n, out / share, size size, h, w), by the dense path: everything unfolded and side by side."""
+        if keys is None:
+            assert self.psi is not None, NO_KEYS
+            keys = self.psi(x)
         n, _, h, w = x.shape
         area = self.size**2
         p = self.position(_coordinates(h, w, x))
         q, k, pk = (t.flatten(2).unsqueeze(2) if i == 0 else
                     F.unfold(padded(t, self.size), self.size).view(len(t), -1, area, h * w)
-                    for i, t in enumerate((self.phi(x), self.psi(x), p)))
+                    for i, t in enumerate((self.phi(x), keys, p)))
         apart = (p.flatten(2).unsqueeze(2) - pk).expand(n, -1, -1, -1)
         z = F.relu(self.norm1(torch.cat([q - k, apart], 1)))
         return self.last(F.relu(self.norm2(self.mix(z)))).softmax(2).unflatten(3, (h, w))
 
-    def dense(self, x: Tensor) -> Tensor:
-        return unfolded(padded(self.beta(x), self.size), self.weights(x))
+    def dense(self, x: Tensor, keys: Tensor | None = None) -> Tensor:
+        return unfolded(padded(self.beta(x), self.size), self.weights(x, keys))
 
-    def forward(self, x: Tensor) -> Tensor:
-        n, _, h, w = x.shape
-        phi, psi, beta = self._maps(x)
+    def forward(self, x: Tensor, keys: Tensor | None = None) -> Tensor:
+        return self.attend(*self.maps(x, keys))
+
+    def attend(self, phi: Tensor, psi: Tensor, beta: Tensor) -> Tensor:
+        n, _, h, w = phi.shape
         psi, beta = padded(psi, self.size), padded(beta, self.size)
-        p = self.position(_coordinates(h, w, x))
+        p = self.position(_coordinates(h, w, phi))
         around = F.unfold(padded(p, self.size), self.size).view(2, -1, h, w)  # one small picture: cheap
         apart = p[0, :, None] - around
         mean, var = self._statistics(phi, psi, apart)
@@ -64,7 +76,7 @@ class PairwiseAttention(nn.Module):
         where = torch.einsum("rc,cohw->orhw", spot, where)
         a, c = (t[: self.inner, None, None] for t in (scale, shift))
         assert self.last.bias is not None
-        weights, mean2, var2 = _path(x, self.inner, self.last.out_channels).apply(
+        weights, mean2, var2 = _path(phi, self.inner, self.last.out_channels).apply(
             phi * a + c, psi * a, seen, where, self.norm2.weight, self.norm2.bias, self.last.weight.flatten(1),
             None if self.training else (self.norm2.running_mean, self.norm2.running_var), self.norm2.eps)
         if self.training:
@@ -72,16 +84,14 @@ class PairwiseAttention(nn.Module):
         # The last map's bias is one number for a whole neighbourhood and cancels: a gradient of zero, not none.
         return aggregate(beta, weights) + 0 * self.last.bias.sum()
 
-    def _maps(self, x: Tensor) -> tuple[Tensor, ...]:
-        """phi, psi and beta as one matrix product: torch's 1x1 convolution to this few channels is slow."""
-        layers = (self.phi, self.psi, self.beta)
-        weight = torch.cat([layer.weight.flatten(1) for layer in layers]).expand(len(x), -1, -1)
-        if self.phi.bias is None:
-            y = torch.bmm(weight, x.flatten(2))
-        else:
-            bias = torch.cat([layer.bias for layer in layers if layer.bias is not None])
-            y = torch.baddbmm(bias[:, None], weight, x.flatten(2))
-        return y.unflatten(2, x.shape[2:]).split([layer.out_channels for layer in layers], 1)
+    def maps(self, x: Tensor, keys: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """phi, psi (the keys, where given) and beta."""
+        if keys is None:
+            assert self.psi is not None, NO_KEYS
+            phi, psi, beta = side_by_side(x, self.phi, self.psi, self.beta)
+            return phi, psi, beta
+        phi, beta = side_by_side(x, self.phi, self.beta)
+        return phi, keys, beta
 
     def _statistics(self, phi: Tensor, psi: Tensor, apart: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of the first normalisation, from box sums instead of all differences."""
@@ -109,6 +119,17 @@ class PairwiseAttention(nn.Module):
         norm.num_batches_tracked.add_(1)
         norm.running_mean.lerp_(mean, norm.momentum)
         norm.running_var.lerp_(var * (count / (count - 1)), norm.momentum)
+
+
+def side_by_side(x: Tensor, *layers: nn.Conv2d) -> tuple[Tensor, ...]:
+    """1x1 convolutions of one map as one matrix product: torch's own to this few channels is slow."""
+    weight = torch.cat([layer.weight.flatten(1) for layer in layers]).expand(len(x), -1, -1)
+    if layers[0].bias is None:
+        y = torch.bmm(weight, x.flatten(2))
+    else:
+        bias = torch.cat([layer.bias for layer in layers if layer.bias is not None])
+        y = torch.baddbmm(bias[:, None], weight, x.flatten(2))
+    return y.unflatten(2, x.shape[2:]).split([layer.out_channels for layer in layers], 1)
 
 
 class Box(torch.autograd.Function):

@@ -40,10 +40,15 @@ def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     width, tokens = q.shape[2:]
     if tokens < FEWEST:
         return dense(q, k, v)
+    fast = has_kernel(q, width)
     q = q * (LOG2_E * width**-0.5)
-    if q.dtype == torch.float32 and width <= WIDEST and kernels.short_heads(width):
-        return Native.apply(q, k, v)
-    return Recompute.apply(q, k, v)
+    return Native.apply(q, k, v) if fast else Recompute.apply(q, k, v)
+
+
+def has_kernel(x: Tensor, width: int) -> bool:
+    """Whether attention on such numbers in heads of this width runs in C."""
+    return (x.device.type == "cpu" and x.dtype == torch.float32 and width <= WIDEST
+            and kernels.short_heads(width) is not None)
 
 
 class Recompute(torch.autograd.Function):

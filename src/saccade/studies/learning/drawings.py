@@ -87,8 +87,8 @@ def _heads(channels: int) -> dict[int, str]:
     return {h: f"ViT(128,{h},1)" for h in HEADS}
 
 
-def _layers(channels: int) -> dict[int, str]:
-    return {depth: f"ViT(128,1,{depth})" for depth in (1, 2, 3)}
+def _layers(table: Table) -> dict[int, str]:
+    return {depth: f"ViT({measures.deep_dim(table)},1,{depth})" for depth in (1, 2, 3)}
 
 
 def _shaded(arms: Mapping[int, str], word: str) -> list[dict[str, Any]]:
@@ -107,20 +107,21 @@ def fig13_exponents(table: Table) -> FigureData:
     return exponents(table, {"digits": _heads(DIGITS), "photos": _heads(PHOTOS)}, "heads H")
 
 
-@figure("More layers: learning curves of ViT(128,1,L)", paper="Figure 14")
+@figure("More layers: learning curves of ViT(d,1,L)", paper="Figure 14")
 def fig14_layers(table: Table) -> FigureData:
-    made = [learning_panel(table, c, _shaded(_layers(c), "L"), fits=False) for c in (DIGITS, PHOTOS)]
-    return log_log(made, "" if made[0].lines[1].x else LATER)
+    made = [learning_panel(table, c, _shaded(_layers(table), "L"), fits=False) for c in (DIGITS, PHOTOS)]
+    return log_log(made, f"d = {measures.deep_dim(table)}." if made[0].lines[1].x else LATER)
 
 
 @figure("Exponent against layers", paper="Figure 14, its legends")
 def fig14_exponents(table: Table) -> FigureData:
-    return exponents(table, {"digits": _layers(DIGITS), "photos": _layers(PHOTOS)}, "layers L")
+    return exponents(table, dict.fromkeys(("digits", "photos"), _layers(table)), "layers L")
 
 
 @figure("CNN(10) and the best ViTs", paper="Figure 15")
 def fig15_best(table: Table) -> FigureData:
-    wanted = {DIGITS: ("ViT(128,4,1)", "ViT(128,4,3)"), PHOTOS: ("ViT(128,1,3)", "ViT(128,8,1)", "ViT(128,8,3)")}
+    d = measures.deep_dim(table)
+    wanted = {DIGITS: (f"ViT({d},4,1)", f"ViT({d},4,3)"), PHOTOS: (f"ViT({d},1,3)", f"ViT({d},8,1)", f"ViT({d},8,3)")}
     dashes = ("dotted", "dashed", "solid")
     made = [learning_panel(table, c, [{"arm": CNN}] + [{"arm": a, "dash": d, "shade": 0.3 + 0.2 * i} for i, (a, d) in
                                                        enumerate(zip(arms, dashes, strict=False))])
@@ -130,14 +131,14 @@ def fig15_best(table: Table) -> FigureData:
 
 @figure("Attention on digits: one of each class, and class means", paper="Figure 16")
 def fig16_maps_mnist(table: Table) -> FigureData:
-    deep = "ViT(128,4,3)"
-    return panels.stacked(*(panels.maps(table, DIGITS, [(VIT, "map"), (deep, "map"), (deep, "rollout")], shown=(kind,))
-                            for kind in ("instance", "class mean")))
+    basic, deep = (f"ViT({measures.deep_dim(table)},{h},{depth})" for h, depth in ((1, 1), (4, 3)))
+    nets = [(basic, "map"), (deep, "map"), (deep, "rollout")]
+    return panels.stacked(*(panels.maps(table, DIGITS, nets, shown=(kind,)) for kind in ("instance", "class mean")))
 
 
 @figure("The same, by layer and head", paper="not in the report")
 def fig16_layers_and_heads(table: Table) -> FigureData:
-    return panels.head_maps(table, "ViT(128,4,3)", DIGITS)
+    return panels.head_maps(table, f"ViT({measures.deep_dim(table)},4,3)", DIGITS)
 
 
 @figure("Attention on photographs, one layer, by heads", paper="Figure 17")
@@ -167,8 +168,9 @@ def fig20_vit_one_layer(table: Table) -> FigureData:
 
 @figure("Attention on photographs, eight heads, by layers", paper="Figure 21")
 def fig21_maps_layers(table: Table) -> FigureData:
-    nets = [("ViT(128,8,1)", "map"), ("ViT(128,8,2)", "map"), ("ViT(128,8,2)", "rollout"), ("ViT(128,8,3)", "map"),
-            ("ViT(128,8,3)", "rollout")]
+    d = measures.deep_dim(table)
+    nets = [(f"ViT({d},8,{depth})", kind) for depth, kind in
+            ((1, "map"), (2, "map"), (2, "rollout"), (3, "map"), (3, "rollout"))]
     return panels.maps(table, PHOTOS, nets)
 
 
@@ -180,7 +182,7 @@ def looks(table: Table) -> FigureData:
         p = max(rows.values("p"), default=0)
         lines = []
         for depth in (1, 2, 3):
-            arms = {h: f"ViT(128,{h},{depth})" for h in HEADS}
+            arms = {h: f"ViT({128 if depth == 1 else measures.deep_dim(table)},{h},{depth})" for h in HEADS}
             mean = rows.at(p=p, arm=tuple(arms.values())).curve("effective_patches", "heads")
             single = {h: s for h, arm in arms.items() if (s := measures.head_patches(table, arm, channels, p))}
             lines += [line(f"L = {depth}, mean of the heads", mean, family="vit", shade=0.2 * depth),

@@ -115,12 +115,42 @@ def lower(a: Law, b: Law) -> Evidence:
 
 
 def changes_places(table: Table, early: str, late: str, channels: int, low: int, high: int) -> Evidence:
-    """Is `early` better at p = low and `late` better at p = high, so that the curves cross in between?"""
+    """Is `early` better at p = low and `late` better at p = high, so that the curves cross in between?
+
+    Where p = high was not run, the first half alone is tested, at the largest p that was: it can only contradict.
+    """
+    both = set(learning(table, early, channels)) & set(learning(table, late, channels))
+    reached = high in both
+    low = low if reached else max((p for p in both if p <= low), default=0)
+    if not low:
+        raise TooFewSeeds(0)
     parts = []
-    for p, better, worse in ((low, early, late), (high, late, early)):
+    for p, better, worse in ((low, early, late), (high, late, early))[: 2 if reached else 1]:
         parts.append(stats.greater(error(table, worse, channels, p), error(table, better, channels, p),
                                    note=f"p = {p}: {worse} − {better}"))
-    return stats.all_of(*parts, note=crossing_text(table, early, late, channels))
+    whole = stats.all_of(*parts, note=crossing_text(table, early, late, channels))
+    return whole if reached else replace(
+        whole, limit=f"only p = {low} was tested, which may contradict the claim; p = {high} comes with --scale large")
+
+
+def no_better_yet(table: Table, arm: str, channels: int, at: int, value: float, margin: float) -> Evidence:
+    """Is the error at p = at within the margin of a value? Before p = at was run: is it not below that already?"""
+    curve = learning(table, arm, channels)
+    if not curve:
+        raise TooFewSeeds(0)
+    p = max(q for q in curve if q <= at)
+    told = f"test error at p = {p}: {stats.estimate(curve[p]).short()} %; in the report {100 * value:.1f} % at {at}"
+    if p == at:
+        return replace(stats.equivalent(curve[p], dict.fromkeys(curve[p], value), margin=margin), note=told)
+    lowest = stats.above(curve[p], value - margin, note=told)
+    return replace(lowest, limit=f"error falls with p, so p = {p} may contradict the claim but not reproduce it; "
+                                 f"p = {at} comes with --scale large")
+
+
+def deep_dim(table: Table) -> int:
+    """The dimension of the ViTs with several layers: the paper's, or what the scale could afford."""
+    dims = [int(d) for d in table.at(metric="accuracy", depth=3, heads=1, noise=0.0).values("dim")]
+    return max(dims, default=128)
 
 
 def crossing_text(table: Table, early: str, late: str, channels: int) -> str:

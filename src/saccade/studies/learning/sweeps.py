@@ -15,20 +15,21 @@ HEADS = (1, 2, 4, 8, 16)
 CLASSES = 10
 TINY = ("smoke", "demo")
 LARGE_BATCH, FROM = 128, 4096  # at paper scale, this batch from so many points on
-WINDOW = 400  # steps that the stopping rule looks back at least: the start of training is a plateau
+WINDOW, SHORT = 400, 40  # steps that the stopping rule looks back at least, at paper scale and below: training starts
+#                          on a plateau
 
 CHOICES = (
     Choice("sweep", "all", ("all", *(f"fig{i}" for i in range(8, 22)), "controls"), "only the runs behind one figure"),
     Choice("parametrisation", "mean_field", ("mean_field", "default"),
            "mean_field: weights N(0, 1), sums divided by the root of the fan-in, learning rate eta_eff times width; "
            "default: torch's own start, learning rate 0.1"),
-    Choice("eta_eff", 0.0, (), "learning rate of a mean-field CNN over its width; 0 takes 1 at paper scale, else 2"),
+    Choice("eta_eff", 0.0, (), "learning rate of a mean-field CNN over its width; 0 takes 1 at paper scale, else 4"),
     Choice("cnn_optimizer", "sgd", ("sgd", "adamw"), "sgd without momentum, or adamw at 0.001 on the default start"),
     Choice("vit_optimizer", "adamw", ("adamw", "sgd"), "adamw at 0.001, or sgd at 0.05 with momentum 0.9"),
     Choice("weight_decay", 0.01, (), "of adamw"),
     Choice("batch", 32, (), "pictures a step; at paper scale 128 from 4096 points on"),
     Choice("bias", False, (), "biases in the CNN"),
-    Choice("patience", 0, (), "epochs without a change of the training error after which a run has settled; 0 takes 20 "
+    Choice("settle", 0, (), "epochs without a change of the training error after which a run has settled; 0 takes 20 "
                               "at paper scale, below it 10 for ViTs and a fixed number of epochs for CNNs"),
     Choice("epochs", 0, (), "most epochs of every run; 0 takes the scale's own"),
     Choice("replacement", "other", ("other", "any"), "whether a noisy label is never, or may be, the right one"),
@@ -103,24 +104,33 @@ def matched_dims(channels: int) -> tuple[int, int]:
 
 # -- sizes by scale
 
-def sizes(scale: Scale, kind: str) -> tuple[int, ...]:
+def sizes(scale: Scale, kind: str, channels: int = PHOTOS) -> tuple[int, ...]:
     """Training set sizes p of the fixed pair, of other one-layer ViTs, and of deep ones."""
-    whole = (128, 256, 512, 1024, 2048, 4096, 8192)
+    whole = (32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
     found: dict[str, tuple[int, ...]] = {
-            "pair": scale(smoke=(32, 64), small=whole[:4], large=whole, paper=whole),
-            "heads": scale(smoke=(32, 64), small=whole[:4], large=whole[:5], paper=whole),
-            "deep": scale(smoke=(), small=(), large=whole[:4], paper=whole)}
+            "pair": scale(smoke=(32, 64), small=whole[:4] if channels == DIGITS else whole[1:5], large=whole,
+                          paper=whole[2:]),
+            "heads": scale(smoke=(32, 64), small=whole[:4], large=whole[:7], paper=whole[2:]),
+            "deep": scale(smoke=(), small=whole[:4], large=whole[2:6], paper=whole[2:])}
     return found[kind]
+
+
+def deep_dim(scale: Scale) -> int:
+    """The dimension of ViTs with several layers; at 128 they would take small scale over its 15 minutes."""
+    return int(scale(smoke=64, small=64, large=128, paper=128))
 
 
 def widths(scale: Scale, net: str) -> tuple[int, ...]:
     """The grids of the size dial."""
     found: dict[str, tuple[int, ...]] = {
-        "cnn": scale(smoke=(1, 2), small=(1, 2, 3, 4, 6, 10), large=(1, 2, 3, 4, 6, 10, 16),
+        "cnn": scale(smoke=(1, 2), small=(1, 2, 4, 8), large=(1, 2, 3, 4, 6, 8, 16),
                      paper=(1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)),
-        "(4,3)": scale(smoke=(), small=(), large=(4, 8, 16, 24, 32, 48, 64), paper=(4, 8, 12, 16, 24, 32, 48, 64, 96)),
-        "(8,6)": scale(smoke=(), small=(), large=(8, 16, 24, 32, 48), paper=(8, 16, 24, 32, 40, 48, 64, 96)),
-        "(1,1)": scale(smoke=(), small=(), large=(1, 2, 4, 8, 16, 32, 64), paper=(1, 2, 4, 8, 16, 32, 64, 128, 256))}
+        "(4,3)": scale(smoke=(), small=(4, 8, 16, 32), large=(4, 8, 16, 24, 32, 48, 64),
+                       paper=(4, 8, 12, 16, 24, 32, 48, 64, 96)),
+        "(8,6)": scale(smoke=(), small=(8, 16, 32), large=(8, 16, 24, 32, 48),
+                       paper=(8, 16, 24, 32, 40, 48, 64, 96)),
+        "(1,1)": scale(smoke=(), small=(), large=(1, 2, 4, 8, 16, 32, 64),
+                       paper=(1, 2, 4, 8, 16, 32, 64, 128, 256))}
     return found[net]
 
 
@@ -131,15 +141,15 @@ Sweep = Callable[[Scale], Iterable[Wish]]
 
 def fig8(scale: Scale) -> Iterable[Wish]:
     """CNN on digits: where does it start to interpolate?"""
-    p, widest = scale(smoke=64, small=512, large=512, paper=4096), 64 if scale.name == "paper" else 4
+    p, widest = scale(smoke=64, small=128, large=512, paper=4096), 64 if scale.name == "paper" else 4
     noises = scale(smoke=(0.0,), small=(0.0,), large=(0.0,), paper=(0.0, 0.1, 0.2))
     return [cnn(h, DIGITS, p, noise=noise) for noise in noises for h in widths(scale, "cnn") if h <= widest]
 
 
 def fig9(scale: Scale) -> Iterable[Wish]:
     """CNN on photographs: the same, and double descent."""
-    p = scale(smoke=64, small=512, large=2048, paper=4096)
-    noises = scale(smoke=(), small=(0.0,), large=(0.0, 0.1, 0.2), paper=(0.0, 0.1, 0.2))
+    p = scale(smoke=64, small=128, large=2048, paper=4096)
+    noises = scale(smoke=(), small=(0.0, 0.1, 0.2), large=(0.0, 0.1, 0.2), paper=(0.0, 0.1, 0.2))
     return [cnn(h, PHOTOS, p, noise=noise) for noise in noises for h in widths(scale, "cnn")]
 
 
@@ -152,8 +162,8 @@ def fig11(scale: Scale) -> Iterable[Wish]:
 
 
 def _vit_widths(scale: Scale, heads: int, depth: int, channels: int) -> list[Wish]:
-    p = scale(smoke=0, small=0, large=512, paper=4096)
-    noises = scale(smoke=(), small=(), large=(0.0, 0.2) if depth == 1 else (0.0,), paper=(0.0, 0.1, 0.2))
+    p = scale(smoke=0, small=128, large=512, paper=4096)
+    noises = scale(smoke=(), small=(0.0, 0.2), large=(0.0, 0.2), paper=(0.0, 0.1, 0.2))
     return [vit(d, heads, depth, channels, p, noise=noise) for noise in noises
             for d in widths(scale, f"({heads},{depth})")]
 
@@ -161,12 +171,10 @@ def _vit_widths(scale: Scale, heads: int, depth: int, channels: int) -> list[Wis
 def fig12(scale: Scale) -> Iterable[Wish]:
     """The fixed pair, and ViTs with the CNN's parameters and with its operations."""
     for channels in (DIGITS, PHOTOS):
-        for p in sizes(scale, "pair"):
+        for p in sizes(scale, "pair", channels):
             yield from (cnn(10, channels, p), vit(128, 1, 1, channels, p))
         if scale.name in ("large", "paper"):
             yield from (vit(dim, 1, 1, channels, p) for dim in matched_dims(channels) for p in sizes(scale, "deep"))
-    if scale.name == "small":  # one point, of the two nearly equal nets the one with the CNN's parameters
-        yield vit(matched_dims(PHOTOS)[0], 1, 1, PHOTOS, 1024)
 
 
 def fig13(scale: Scale) -> Iterable[Wish]:
@@ -175,16 +183,18 @@ def fig13(scale: Scale) -> Iterable[Wish]:
 
 
 def fig14(scale: Scale) -> Iterable[Wish]:
-    return (vit(128, 1, depth, c, p) for c in (DIGITS, PHOTOS) for depth in (1, 2, 3) for p in sizes(scale, "deep"))
+    dim = deep_dim(scale)
+    return (vit(dim, 1, depth, c, p) for c in (DIGITS, PHOTOS) for depth in (1, 2, 3) for p in sizes(scale, "deep"))
 
 
 def fig15(scale: Scale) -> Iterable[Wish]:
     """The best ViTs; of the best on photographs also the size at which the CNN should have overtaken it."""
-    nets = ((DIGITS, 4, 3), (DIGITS, 4, 1), (PHOTOS, 1, 3), (PHOTOS, 8, 1), (PHOTOS, 8, 3))
+    nets = [(DIGITS, 4, 3), (PHOTOS, 1, 3), (PHOTOS, 8, 1), (PHOTOS, 8, 3)] + [(DIGITS, 4, 1)] * (scale.name != "small")
     late = scale(smoke=(), small=(), large=(4096,), paper=())
-    return [*(vit(128, h, depth, c, p) for c, h, depth in nets for p in sizes(scale, "deep")),
-            *(cnn(10, c, p) for c in (DIGITS, PHOTOS) for p in sizes(scale, "deep")),
-            *(w for p in late for w in (vit(128, 8, 3, PHOTOS, p), cnn(10, PHOTOS, p)))]
+    dim = deep_dim(scale)
+    return [*(vit(dim, h, depth, c, p) for c, h, depth in nets for p in sizes(scale, "deep")),
+            *(cnn(10, c, p) for c in (DIGITS, PHOTOS) for p in sizes(scale, "deep") if p in sizes(scale, "pair", c)),
+            *(w for p in late for w in (vit(dim, 8, 3, PHOTOS, p), cnn(10, PHOTOS, p)))]
 
 
 def fig16(scale: Scale) -> Iterable[Wish]:
@@ -192,23 +202,24 @@ def fig16(scale: Scale) -> Iterable[Wish]:
     probe = Probe("attention_maps", n=_looked(scale), show=tuple(range(CLASSES)), means=True)
     p = scale(smoke=64, small=256, large=1024, paper=8192)
     nets = ((1, 1),) if scale.name in TINY else ((1, 1), (4, 3))
-    return (vit(128, h, depth, DIGITS, p, probes=(probe,)) for h, depth in nets)
+    return (vit(deep_dim(scale), h, depth, DIGITS, p, probes=(probe,)) for h, depth in nets)
 
 
 def fig17(scale: Scale) -> Iterable[Wish]:
     """Maps on photographs, one layer, by heads."""
-    return _photo_maps(scale, [(h, 1) for h in scale(smoke=(1, 8), small=HEADS, large=HEADS, paper=HEADS)])
+    return _photo_maps(scale, [(128, h, 1) for h in scale(smoke=(1, 8), small=HEADS, large=HEADS, paper=HEADS)])
 
 
 def fig21(scale: Scale) -> Iterable[Wish]:
     """Maps on photographs, eight heads, by layers."""
-    return _photo_maps(scale, [(8, d) for d in scale(smoke=(1,), small=(1,), large=(1, 2, 3), paper=(1, 2, 3))])
+    layers = scale(smoke=(1,), small=(1, 3), large=(1, 2, 3), paper=(1, 2, 3))
+    return _photo_maps(scale, [(deep_dim(scale), 8, depth) for depth in layers])
 
 
 def fig18(scale: Scale) -> Iterable[Wish]:
     """Two classes only: where do 5 and 8 differ, and is that where the net looks?"""
     probe = Probe("attention_maps", n=_looked(scale), show=(0, 1), means=True, eight=True)
-    p = scale(smoke=64, small=512, large=2048, paper=8192)
+    p = scale(smoke=64, small=256, large=2048, paper=8192)
     for heads, depth in ((1, 1), (2, 1), (1, 2), (2, 2)):
         once = scale.name not in ("large", "paper") and depth > 1  # for the picture only
         if depth == 1 or scale.name not in TINY:
@@ -218,7 +229,8 @@ def fig18(scale: Scale) -> Iterable[Wish]:
 
 def fig19(scale: Scale) -> Iterable[Wish]:
     """Figure 9 with early stopping and with weight decay."""
-    twists = scale(smoke=(), small=(), large=("stopped early",), paper=("stopped early", "weight decay"))
+    early = ("stopped early",)
+    twists = scale(smoke=(), small=early, large=early, paper=(*early, "weight decay"))
     return [replace(w, twist=t) for t in twists for w in fig9(scale) if w.noise == 0.2]
 
 
@@ -229,6 +241,8 @@ def fig20(scale: Scale) -> Iterable[Wish]:
 
 def controls(scale: Scale) -> Iterable[Wish]:
     """Optimisers swapped, and the ViT's double descent without weight decay."""
+    if scale.name == "small":  # no verdict rests on them alone
+        return
     for channels in (DIGITS, PHOTOS):
         for p in sizes(scale, "deep"):
             yield cnn(10, channels, p, twist="AdamW")
@@ -240,10 +254,10 @@ SWEEPS: Mapping[str, Sweep] = {f.__name__: f for f in (
     fig8, fig9, fig10, fig11, fig12, fig13, fig14, fig15, fig16, fig17, fig18, fig19, fig20, fig21, controls)}
 
 
-def _photo_maps(scale: Scale, nets: Iterable[tuple[int, int]]) -> Iterable[Wish]:
+def _photo_maps(scale: Scale, nets: Iterable[tuple[int, int, int]]) -> Iterable[Wish]:
     probe = Probe("attention_maps", n=_looked(scale), show=(0, 4, 7, 8))
-    p = scale(smoke=64, small=1024, large=1024, paper=8192)
-    return (vit(128, h, depth, PHOTOS, p, probes=(probe,)) for h, depth in nets)
+    p = scale(smoke=64, small=256, large=1024, paper=8192)
+    return (vit(*net, PHOTOS, p, probes=(probe,)) for net in nets)
 
 
 def _looked(scale: Scale) -> int:
@@ -255,7 +269,7 @@ def _looked(scale: Scale) -> int:
 def tasks(scale: Scale, chosen: Settings) -> list[Task]:
     """One task a distinct run, with everything that any figure asks of it."""
     wanted = list(SWEEPS) if chosen["sweep"] == "all" else [chosen["sweep"]]
-    shared = Probe("accuracy", splits=("train", "test"), n=scale(smoke=200, small=2000, large=10_000, paper=10_000))
+    shared = Probe("accuracy", splits=("train", "test"), n=scale(smoke=200, small=1000, large=10_000, paper=10_000))
     every = scale(smoke=2, small=5, large=5, paper=5)
     found: dict[str, Task] = {}
     for wish in (w for name in wanted for w in SWEEPS[name](scale)):
@@ -284,8 +298,10 @@ def _recipe(wish: Wish, args: Mapping[str, Any], scale: Scale, chosen: Settings)
     if swapped:
         optimizer = wish.twist.lower()
     how: dict[str, Any] = {"optimizer": optimizer, "lr": 1e-3, "weight_decay": chosen["weight_decay"]}
+    if not conv and scale.name != "paper":  # narrow nets take larger steps, and fewer
+        how["lr"] = round(1e-3 * math.sqrt(128 / wish.args["dim"]), 5)
     if optimizer == "sgd":
-        eta = chosen["eta_eff"] or scale(smoke=2.0, small=2.0, large=2.0, paper=1.0)
+        eta = chosen["eta_eff"] or scale(smoke=4.0, small=4.0, large=4.0, paper=1.0)
         rate = {"mean_field": eta * wish.args.get("width", 0), "default": 0.1}
         how = {"optimizer": "sgd", "lr": rate[args["parametrisation"]]} if conv else {
             "optimizer": "sgd", "lr": 0.05, "momentum": 0.9}
@@ -297,10 +313,10 @@ def _recipe(wish: Wish, args: Mapping[str, Any], scale: Scale, chosen: Settings)
     epochs = chosen["epochs"] or _epochs(wish, scale)
     if wish.twist == "stopped early":
         epochs = max(1, epochs // 4)
-    patience = max(chosen["patience"] or 20, -(-WINDOW // steps))
-    if not whole and not chosen["patience"]:
-        patience = 0 if conv or scale.name in TINY else 10
-    return Recipe(images=epochs * steps * batch, batch=batch, watch=1, patience=patience,
+    settle = max(chosen["settle"] or 20, -(-WINDOW // steps))
+    if not whole and not chosen["settle"]:
+        settle = 0 if conv or scale.name in TINY else max(5 if wish.args["depth"] > 1 else 10, -(-SHORT // steps))
+    return Recipe(images=epochs * steps * batch, batch=batch, watch=1, settle=settle,
                   max_seconds=14400.0 if whole else 0.0, **how)
 
 
@@ -311,8 +327,10 @@ def _epochs(wish: Wish, scale: Scale) -> int:
     if scale.name in TINY:
         return 2
     if wish.model == "basic_vit":  # it settles earlier with more heads, later when it is narrow
+        if wish.args["depth"] > 1:
+            return 40
         if wish.args["dim"] < 64 or wish.twist == "SGD":
-            return 200
-        return 70 if wish.args["depth"] > 1 else {1: 105, 2: 75, 4: 55}.get(wish.args["heads"], 45)
-    epochs = (30 if wish.channels == DIGITS else 58) * math.pow(1024 / wish.p, 0.4)
-    return round(epochs * (1.5 if wish.noise else 1.0))
+            return 150
+        return {1: 105, 2: 75, 4: 55}.get(wish.args["heads"], 45)
+    epochs = (23 if wish.channels == DIGITS else 43) * math.pow(1024 / wish.p, 0.4)
+    return round(epochs)

@@ -1,0 +1,84 @@
+"""Imagenette (Howard 2019), ten easy classes of ImageNet, or any folder with train/CLASS/*.jpg and val/CLASS/*.jpg."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from saccade.data.images import Plain, Triple, shuffled
+from saccade.data.photos import AUGMENTS, SPLITS, Shifted
+from saccade.data.points import balanced
+from saccade.registry import data
+from saccade.spec import SaccadeError, suggest
+from saccade.store import cache_folder
+
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet
+ENDINGS = (".jpeg", ".jpg", ".png")
+
+
+@data(version=1, watch="held_out")
+def imagenette(split: str, *, seed: int, size: int = 128, p: int = 0, hold_out: int = 947, crop: float = 1.0,
+               augment: str = "crop_flip", folder: str = "") -> Plain:
+    """Pictures from class folders: the shorter side made `size` / `crop` long, then the middle `size` x `size`.
+
+    `held_out` is drawn from the training folders (947 of 9 469, so that 8 522 are left); `test` is the folder val. In
+    training a picture is shifted by up to an eighth of its side and mirrored. The folder is looked for in the cache
+    folder (`saccade doctor` names it) unless given.
+    """
+    for name, value, known in (("split", split, SPLITS), ("augment", augment, AUGMENTS)):
+        if value not in known:
+            raise SaccadeError(suggest(name, value, known))
+    if size < 8 or not 0 < crop <= 1:
+        raise SaccadeError(f"size must be at least 8 and crop in (0, 1], not {size} and {crop}.")
+    x, y = read(folder or str(cache_folder() / "imagenette"), "val" if split == "test" else "train", size, crop)
+    classes = int(y.max()) + 1
+    if split == "test":
+        order = shuffled(len(y), seed, "sample", split)
+        return Plain(y[order], classes, MEAN, STD, x[order])
+    room = len(y) - hold_out
+    if not 0 < hold_out < len(y) or not 0 <= p <= room:
+        raise SaccadeError(f"p and hold_out must leave pictures of the {len(y)} in the training folders, not {p} and "
+                           f"{hold_out}.")
+    order = balanced(y, seed)
+    order = order[room:] if split == "held_out" else order[: p or room]
+    mean: Triple = MEAN
+    if split != "train" or augment == "none":
+        return Plain(y[order], classes, mean, STD, x[order])
+    return Shifted(y[order], classes, mean, STD, x[order], margin=size // 8 if augment.startswith("crop") else 0,
+                   mirror=augment.endswith("flip"))
+
+
+@functools.lru_cache(maxsize=2)
+def read(folder: str, part: str, size: int, crop: float) -> tuple[Tensor, Tensor]:
+    """(n, 3, size, size) uint8 and labels, classes in the order of their folders' names."""
+    root = Path(folder).expanduser()
+    if not (root / part).is_dir():
+        raise SaccadeError(f"there is no folder {root / part} with a folder of pictures for each class; unpack "
+                           "Imagenette there, or name its place with folder=DIR.")
+    classes = sorted(d for d in (root / part).iterdir() if d.is_dir())
+    files = [(f, label) for label, d in enumerate(classes) for f in sorted(d.iterdir()) if f.suffix.lower() in ENDINGS]
+    if len({label for _, label in files}) < 2:
+        raise SaccadeError(f"{root / part} needs at least two class folders with .jpg or .png pictures.")
+    x = torch.empty(len(files), 3, size, size, dtype=torch.uint8)
+    for i, (file, _) in enumerate(files):
+        x[i] = _picture(file, size, crop)
+    return x, torch.tensor([label for _, label in files])
+
+
+def _picture(file: Path, size: int, crop: float) -> Tensor:
+    import numpy as np
+    from PIL import Image
+
+    try:
+        with Image.open(file) as opened:
+            picture = opened.convert("RGB")
+    except OSError as error:
+        raise SaccadeError(f"{file} cannot be read as a picture: {error}; unpack the folder again.") from None
+    scale = size / crop / min(picture.size)
+    width, height = (max(size, round(scale * s)) for s in picture.size)
+    left, top = (width - size) // 2, (height - size) // 2
+    small = picture.resize((width, height), Image.Resampling.BILINEAR).crop((left, top, left + size, top + size))
+    return torch.from_numpy(np.asarray(small).copy()).permute(2, 0, 1)

@@ -1,0 +1,17 @@
+"""The flags that commands share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from tyro.conf import arg
+
+Json = Annotated[bool, arg(help="print one JSON document and nothing else on standard output")]
+LabDir = Annotated[str, arg(metavar="DIR", help="the lab folder; made if it is not there")]
+Set = Annotated[tuple[str, ...], arg(metavar="NAME=VALUE ...", help="set arguments or open choices by name")]
+Device = Annotated[str, arg(metavar="NAME", help="auto, cpu, cuda, cuda:0 or mps")]
+Jobs = Annotated[int | None, arg(metavar="N", help="worker processes; default one a core, or one a GPU")]
+Plugin = Annotated[tuple[str, ...], arg(metavar="FILE ...", help="Python files that register models, data or probes")]
+Quiet = Annotated[bool, arg(help="no progress")]
+ScaleName = Annotated[str, arg(metavar="SCALE", help="smoke, demo, small, large or paper")]
+Study = Annotated[str, arg(metavar="STUDY", help="a name (saccade list studies) or a Python file that ends in STUDY")]

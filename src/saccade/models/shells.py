@@ -1,0 +1,100 @@
+"""The transformer around relative attention: Cordonnier, Loukas, Jaggi (ICLR 2020), and its reproduction by Varma and
+Prabhu (2020). Pixels by space-to-depth, post-norm blocks, the mean of all tokens read out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from einops import rearrange
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from saccade.layers.content_attention import ContentAttention
+from saccade.layers.passes import Passes
+from saccade.layers.position_attention import LearnedPositionAttention, QuadraticAttention
+from saccade.spec import SaccadeError, suggest
+
+SHELLS = ("original", "reproduction")
+SIDE = 32  # pixels; grids of learned codes are made for it
+Attention = QuadraticAttention | LearnedPositionAttention | ContentAttention
+
+
+class Block(nn.Module):
+    """norm(x + attention(x)), then norm(u + mlp(u)).
+
+    The original has one more linear map behind attention, GELU, and dropout; the reproduction ReLU and neither.
+    """
+
+    def __init__(self, attention: Attention, dim: int, hidden: int, shell: str, dropout: float) -> None:
+        super().__init__()
+        self.attention, self.original, self.dropout = attention, shell == "original", dropout
+        self.dense = nn.Linear(dim, dim) if self.original else nn.Identity()
+        self.norm1, self.norm2 = (nn.LayerNorm(dim, eps=1e-12) for _ in range(2))
+        self.wide, self.narrow = nn.Linear(dim, hidden), nn.Linear(hidden, dim)
+
+    def forward(self, x: Tensor, keys: Any = None) -> tuple[Tensor, Any]:
+        if isinstance(self.attention, ContentAttention):
+            keys = keys or self.attention.keys(x)
+            seen = self.attention(x, keys)
+        else:
+            seen = self.attention(x)
+        u = self.norm1(x + F.dropout(self.dense(seen), self.dropout, self.training))
+        inner = F.gelu(self.wide(u)) if self.original else F.relu(self.wide(u))
+        return self.norm2(u + F.dropout(self.narrow(inner), self.dropout, self.training)), keys
+
+    def maps(self, x: Tensor, keys: Any = None) -> list[Tensor]:
+        if isinstance(self.attention, ContentAttention):
+            return [self.attention.probabilities(x, keys)]
+        return [self.attention.probabilities(*x.shape[1:3]).expand(len(x), -1, -1, -1)]
+
+
+class RelativeEncoder(nn.Module):
+    """(n, c, 32, 32) -> (n, classes). `attention(x)` gives one map a pass: (n, heads, tokens, tokens), row by row."""
+
+    def __init__(self, classes: int, passes: Passes, dim: int, patch: int, channels: int) -> None:
+        super().__init__()
+        self.patch = patch
+        self.embed, self.passes = nn.Linear(channels * patch**2, dim), passes
+        self.head = nn.Linear(dim, classes)
+
+    def tokens(self, x: Tensor) -> Tensor:
+        """(n, h, w, dim); channels inside each pixel of a patch, as published."""
+        if x.shape[-2:] != (SIDE, SIDE):
+            raise SaccadeError(f"this net reads {SIDE}x{SIDE} images, not {x.shape[-2]}x{x.shape[-1]}.")
+        return self.embed(rearrange(x, "n c (h p) (w q) -> n h w (p q c)", p=self.patch, q=self.patch))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.passes(self.tokens(x)).mean((1, 2)))
+
+    def attention(self, x: Tensor) -> list[Tensor]:
+        return self.passes.maps(self.tokens(x))
+
+    def layers(self) -> list[Attention]:
+        """The attention layers, in order: one that all passes share counts once."""
+        return [block.attention for block in self.passes.blocks if isinstance(block, Block)]
+
+
+def encoder(classes: int, make: Callable[[bool], Attention], *, dim: int, depth: int, shell: str, patch: int,
+            hidden: int, dropout: float | None, channels: int, shared: bool, frozen_keys: bool) -> nn.Module:
+    """`make(own_keys)` gives the attention of a block. dropout None: as published, .1 and none."""
+    if shell not in SHELLS:
+        raise SaccadeError(suggest("shell", shell, SHELLS))
+    drop = (0.1 if shell == "original" else 0.0) if dropout is None else dropout
+    passes = Passes(lambda own: Block(make(own), dim, hidden, shell, drop), depth, shared=shared,
+                    frozen_keys=frozen_keys)
+    return RelativeEncoder(classes, passes, dim, patch, channels)
+
+
+def grid(patch: int, heads: int, dim: int, **shares: float | None) -> int:
+    """Tokens along a side, and a sentence for sizes that make no net."""
+    if patch < 1 or SIDE % patch:
+        raise SaccadeError(f"patch must divide {SIDE}, not be {patch}; 2 is the papers' and 4 is cheap.")
+    if heads < 1 or dim < 2 or dim % 2:
+        raise SaccadeError(f"heads must be at least 1 and dim even, not {heads} and {dim}.")
+    for name, share in shares.items():
+        if share is not None and not 0 <= share < 1:
+            raise SaccadeError(f"{name} must be at least 0 and below 1, not {share}.")
+    return SIDE // patch
+

@@ -1,0 +1,76 @@
+"""Does attention that starts as a trained convolution stay one?"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from saccade import convolution, training
+from saccade.convolution import ShiftAttention
+from saccade.data.images import Images, Source
+from saccade.registry import probe
+from saccade.spec import Recipe, Row, Settings
+from saccade.subject import Subject
+
+
+@probe(version=1)
+def conversion(subject: Subject, data: Source, *, split: str = "test", n: int = 1000, steps: int = 40, batch: int = 32,
+               lr: float = 1e-3, alphas: Sequence[float] = (0.0, 3.0)) -> Iterator[Row]:
+    """A trained convolution net with attention in place of its convolutions: before and after training on.
+
+    Largest difference of logits, share of equal answers and accuracy right after; then, `steps` of AdamW later,
+    how far centres are from the whole-pixel grid and from their start, how wide heads are, how far the layers are
+    from the nearest convolution. alpha 0 is the exact construction, through which almost no gradient reaches the
+    centres; a small alpha leaves them room to move. Beside them the convolution net itself is trained on.
+    """
+    images = data(split).head(n)
+    said = _answers(subject, images)
+    recipe = Recipe(images=steps * batch, batch=batch, optimizer="adamw", lr=lr, watch=0)
+    nets: dict[str, nn.Module] = {"convolution": copy.deepcopy(subject.model)}
+    nets |= {_named(alpha): convolution.convert(subject.model, alpha=alpha or None) for alpha in alphas}
+    for form, net in nets.items():
+        mine = Subject(net, subject.mean, subject.std, subject.device)
+        now = _answers(mine, images)
+        yield _row("logit_difference", float((now - said).abs().max()), n, form, "before")
+        yield _row("agreement", float((now.argmax(1) == said.argmax(1)).double().mean()), n, form, "before")
+        yield from _state(net, now, images, form, "before")
+        start = [layer.centre.detach().clone() for layer in _layers(net)]
+        for _ in training.fit(net, data, recipe):
+            pass
+        after = _answers(mine, images)
+        yield _row("agreement", float((after.argmax(1) == now.argmax(1)).double().mean()), n, form, "after")
+        yield from _state(net, after, images, form, "after")
+        for layer, (was, found) in enumerate(zip(start, _layers(net), strict=True), 1):
+            moved = (found.centre.detach() - was).norm(dim=1)
+            yield _row("centre_drift", float(moved.mean()), len(moved), form, "after", layer=layer)
+
+
+def _named(alpha: float) -> str:
+    return f"attention, alpha {alpha:g}" if alpha else "attention, exact"
+
+
+def _layers(net: nn.Module) -> list[ShiftAttention]:
+    return [m for m in net.modules() if isinstance(m, ShiftAttention)]
+
+
+def _answers(subject: Subject, images: Images) -> Tensor:
+    return torch.cat([logits for logits, _ in subject.all_logits(images)])
+
+
+def _state(net: nn.Module, logits: Tensor, images: Images, form: str, when: str) -> Iterator[Row]:
+    hits = (logits.argmax(1) == images.y).double()
+    yield _row("converted_accuracy", float(hits.mean()), len(hits), form, when)
+    for layer, found in enumerate(_layers(net), 1):
+        centre = found.centre.detach()
+        values = {"lattice_distance": float((centre - centre.round()).norm(dim=1).mean()),
+                  "head_width": float(found.spread.detach().abs().reciprocal().mean()),
+                  "nearest_distance": convolution.nearest_convolution(found)[1]}
+        for name, value in values.items():
+            yield _row(name, value, len(centre), form, when, layer=layer)
+
+
+def _row(metric: str, value: float, n: int, form: str, when: str, **at: object) -> Row:
+    return Row(metric, value, n, Settings(at, form=form, when=when))

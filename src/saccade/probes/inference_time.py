@@ -1,0 +1,57 @@
+"""How long does one picture take?   Varma and Prabhu 2021, Table 3"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from saccade import models
+from saccade.data.images import Source
+from saccade.registry import probe
+from saccade.spec import Row, Settings
+from saccade.subject import Subject, standardise
+
+FORMS = ("sa", "ha")
+ENOUGH = 1.5  # seconds of one form of a pair, after which no more repeats are made
+FEWEST = 3
+
+
+@probe(version=1)
+def inference_time(subject: Subject, data: Source, *, pairs: Sequence[Mapping[str, Any]] = (),
+                   repeats: int = 300) -> Iterator[Row]:
+    """Milliseconds a picture at batch 1, in turns for the two forms of each pair (family, size, model, sa, ha).
+
+    Untrained nets of this seed, on the same picture; the median of the repeats, of which slow nets make fewer. In
+    turns, so that whatever else the machine does meets both.
+    """
+    images = data("test").head(1)
+    x = standardise(images.batch(torch.arange(1, device=images.y.device)), subject.mean, subject.std)
+    for pair in pairs:
+        nets = [models.build(pair["model"], images.classes, seed=data.seed, **pair[form]).to(subject.device).eval()
+                for form in FORMS]
+        found = alternate(nets, x, repeats)
+        for form, net, seconds in zip(FORMS, nets, found, strict=True):
+            at = Settings(family=pair["family"], size=pair["size"], form=form.upper())
+            yield Row("milliseconds", 1000 * statistics.median(seconds), len(seconds), at)
+            yield Row("timed_parameters", models.parameters(net), 1, at)
+
+
+def alternate(nets: Sequence[nn.Module], x: Tensor, repeats: int) -> list[list[float]]:
+    """Seconds of each net's answers, taken in turns."""
+    found: list[list[float]] = [[] for _ in nets]
+    with torch.no_grad():
+        for net in nets:
+            net(x)  # the first call pays for set-up
+        while len(found[0]) < repeats and (len(found[0]) < FEWEST or max(map(sum, found)) < ENOUGH):
+            for net, seconds in zip(nets, found, strict=True):
+                began = time.perf_counter()
+                answer = net(x)
+                if answer.device.type != "cpu":
+                    answer.sum().item()  # waits for the device
+                seconds.append(time.perf_counter() - began)
+    return found

@@ -1,0 +1,53 @@
+"""Does it need the whole, or are pieces in any order enough?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from einops import rearrange
+from torch import Tensor
+
+from saccade import rng
+from saccade.data.images import Images, Source
+from saccade.registry import probe
+from saccade.spec import Row, SaccadeError
+from saccade.subject import CHUNK, Subject
+
+
+@probe(version=1)
+def patch_shuffle(subject: Subject, data: Source, *, split: str = "test", n: int = 1000,
+                  grids: Sequence[int] = (1, 2, 4, 8)) -> Iterator[Row]:
+    """Accuracy after the squares of a g x g grid have been shuffled, and how often the answer stays as it was.
+
+    A bag of local features does not notice; grid 1 is the picture as it is.
+    """
+    images = data(split).head(n)
+    before = _answers(subject, images, None, 1)
+    for grid in grids:
+        draw = rng.stream(data.seed, "patch_shuffle", grid)
+        order = torch.rand(len(images), grid * grid, generator=draw).argsort(1).to(data.device)
+        said = _answers(subject, images, order, grid)
+        yield Row.mean("shuffled_accuracy", (said == images.y).cpu().numpy(), grid=grid)
+        yield Row.mean("answer_kept", (said == before).cpu().numpy(), grid=grid)
+
+
+def _answers(subject: Subject, images: Images, order: Tensor | None, grid: int) -> Tensor:
+    said = []
+    for start in range(0, len(images), CHUNK):
+        part = torch.arange(start, min(start + CHUNK, len(images)), device=images.y.device)
+        x = images.batch(part)
+        said.append(subject.logits(x if order is None else shuffled(x, order[part], grid)).argmax(1))
+    return torch.cat(said)
+
+
+def shuffled(x: Tensor, order: Tensor, grid: int) -> Tensor:
+    """x: (n, c, h, w); square i of the result is square order[:, i] of x, row by row."""
+    if grid < 1 or x.shape[-2] % grid or x.shape[-1] % grid:
+        raise SaccadeError(f"a grid of {grid} does not divide pictures of {x.shape[-2]}x{x.shape[-1]} pixels; choose "
+                           "one that does.")
+    if grid == 1:
+        return x
+    squares = rearrange(x, "n c (a h) (b w) -> n (a b) c h w", a=grid, b=grid)
+    squares = squares[torch.arange(len(x), device=x.device)[:, None], order]
+    return rearrange(squares, "n (a b) c h w -> n c (a h) (b w)", a=grid, b=grid)

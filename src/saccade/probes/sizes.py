@@ -1,0 +1,23 @@
+"""How many parameters does a net have when it is built?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from saccade import models
+from saccade.data.images import Source
+from saccade.registry import probe
+from saccade.spec import Row, Settings
+from saccade.subject import Subject
+
+
+@probe(version=1)
+def sizes(subject: Subject, data: Source, *, nets: Sequence[Mapping[str, Any]] = ()) -> Iterator[Row]:
+    """Parameters of each of `nets` (net, model, args), built without memory; the trained net is not asked."""
+    for wanted in nets:
+        with torch.device("meta"):
+            built = models.build(wanted["model"], **wanted["args"])
+        yield Row("size", models.parameters(built), 1, Settings(net=wanted["net"]))

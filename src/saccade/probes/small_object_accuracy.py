@@ -1,0 +1,52 @@
+"""Is a thing still recognised when it is small, and on what?   Feer et al. 2022, Table 3, at any scale"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from saccade.data.images import Source
+from saccade.data.small_object import SmallObjects, small_object
+from saccade.probes.top_k_matching import drawn_from, side_of
+from saccade.registry import probe
+from saccade.spec import Row, Settings
+from saccade.subject import Subject
+
+CELLS = 3  # rows and columns of places
+
+
+@probe(version=1)
+def small_object_accuracy(subject: Subject, data: Source, *, n: int = 2000, scales: Sequence[float] = (1.0, 0.5, 0.25),
+                          backdrops: Sequence[str] = ("procedural_textures",), size: int = 0, crop: str = "none",
+                          route: str = "clean", of: str = "") -> Iterator[Row]:
+    """Accuracy on n objects pasted on large pictures: by scale and backdrop, by place in thirds, by large picture.
+
+    Objects are of the set that the data is made from (or `of`), pictures of the size of its pictures (or `size`).
+    """
+    side, name = size or side_of(data), drawn_from(data, of)
+    for backdrop in backdrops:
+        for scale in scales:
+            images = small_object("test", seed=data.seed, of=name, n=n, scale=scale, backdrop=backdrop, size=side,
+                                  crop=crop, route=route).to(data.device)
+            right = subject.correct(images)
+            yield Row.mean("object_accuracy", right, scale=scale, backdrop=backdrop)
+            yield from _parts(images, right, Settings(scale=scale, backdrop=backdrop))
+
+
+def _parts(images: SmallObjects, right: np.ndarray, at: Settings) -> Iterator[Row]:
+    room = images.canvas - images.objects.shape[-1]
+    if room:
+        cell = (images.place.cpu().numpy() * CELLS // room).clip(0, CELLS - 1)
+        for down in range(CELLS):
+            for across in range(CELLS):
+                here = right[(cell == (down, across)).all(1)]
+                if len(here):
+                    yield Row("object_accuracy_by_place", float(here.mean()), len(here),
+                              Settings(at, row=down, column=across))
+    if len(images.behind.names) > 1:
+        which = images.which.cpu().numpy()
+        for i, picture in enumerate(images.behind.names):
+            here = right[which == i]
+            if len(here):
+                yield Row("object_accuracy_by_picture", float(here.mean()), len(here), Settings(at, picture=picture))

@@ -1,0 +1,31 @@
+"""How often is it right when it is never told that training is over?   a slip found in Varma and Prabhu's code"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from saccade import rng
+from saccade.data.images import Source
+from saccade.registry import probe
+from saccade.spec import Row
+from saccade.subject import Subject, standardise
+
+
+@probe(version=1)
+def train_mode_accuracy(subject: Subject, data: Source, *, split: str = "test", n: int = 1000,
+                        batch: int = 100) -> Iterator[Row]:
+    """Share of right answers in training mode: dropout on, batch norms using and learning from the test batches."""
+    model = copy.deepcopy(subject.model).train()  # a copy: its batch norms move
+    images = data(split).head(n)
+    hits = []
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(rng.seed_of(data.seed, "train mode"))
+        for start in range(0, len(images), batch):
+            index = torch.arange(start, min(start + batch, len(images)), device=images.y.device)
+            logits = model(standardise(images.batch(index), subject.mean, subject.std))
+            hits.append((logits.argmax(1) == images.y[index]).cpu().numpy())
+    yield Row.mean("accuracy_in_train_mode", np.concatenate(hits), split=split)

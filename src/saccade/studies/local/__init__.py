@@ -1,0 +1,1 @@
+"""Parts of the study of local structure: runs, numbers, figures."""
