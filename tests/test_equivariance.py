@@ -255,6 +255,30 @@ def test_foreign_models_are_read_and_what_cannot_be_is_listed():
     assert all(torch.equal(v, state[k]) and v.dtype == state[k].dtype for k, v in net.state_dict().items())
 
 
+class InPlace(nn.Module):
+    def __init__(self, inplace):
+        super().__init__()
+        self.conv, self.act, self.dense, self.last = conv(3, 3), nn.ReLU(inplace), nn.Linear(16, 16), conv(3, 3)
+        self.inplace = inplace
+
+    def forward(self, x):
+        y = self.conv(x)
+        z = self.last(self.act(y))
+        if self.inplace:
+            z += y.relu() + x
+            return z.mean((2, 3))
+        return (z + y.relu() + x).mean((2, 3))
+
+
+def test_layers_that_write_over_their_input_are_read_alike():
+    torch.manual_seed(0)
+    found = [measure(net, noise(), moves=[Move("shift", 0.5), Move("permute")]).findings
+             for net in (InPlace(True), InPlace(False))]
+    assert {f.layer for f in found[0]} == {"conv", "act", "last", "output"}
+    for a, b in zip(*found, strict=True):
+        assert a.layer == b.layer and a.error == pytest.approx(b.error, abs=1e-9), a
+
+
 def test_float32_has_a_wider_rounding():
     report = measure(nn.Sequential(conv()), noise(), moves=[Move("shift", 0.5)], precision="float32")
     found = report.at(layer="0", scope="alone", measure="equivariance")

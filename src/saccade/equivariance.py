@@ -100,8 +100,11 @@ def measure(model: nn.Module, x: Tensor, *, moves: Sequence[Move], layers: Seque
                 raise SaccadeError(suggest(name, word, known))
     dtype: torch.dtype = getattr(torch, precision)
     net = copy.deepcopy(model).to(dtype).eval()
-    if hasattr(net, "dense"):  # a net that only computes what its readout needs is asked for everything
+    if getattr(net, "dense", None) is False:  # a net that only computes what its readout needs is asked for everything
         cast(Any, net).dense = True
+    for module in net.modules():  # what a layer got and gave must not be written over by the next one
+        if getattr(module, "inplace", None) is True:
+            cast(Any, module).inplace = False
     x = x.to(dtype)
     watched = dict(_watched(net, layers))
     with torch.no_grad():
@@ -269,6 +272,7 @@ def _read(watched: Mapping[str, nn.Module], net: nn.Module, x: Tensor) -> tuple[
         def keep(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
             again = 1 + sum(n == name or n.startswith(f"{name}#") for n in (*found, *skipped))
             called = name if again == 1 else f"{name}#{again}"
+            out = out.clone() if isinstance(out, Tensor) else out
             grid: Grid | Tensor | None = read_grid(out, sides)
             if grid is None and isinstance(out, Tensor) and out.is_floating_point() and len(out) == len(x) and (
                     out.ndim == 2 or math.prod(out.shape[2:]) == 1):
@@ -276,7 +280,8 @@ def _read(watched: Mapping[str, nn.Module], net: nn.Module, x: Tensor) -> tuple[
             if grid is None:
                 skipped[called] = f"its output {_shape(out)} is no map of the picture"
                 return
-            given = read_grid(args[0], sides) if len(args) == 1 and not kwargs else None
+            alone = len(args) == 1 and not kwargs and isinstance(args[0], Tensor)
+            given = read_grid(args[0].clone(), sides) if alone else None
             found[called] = Layer(called, module, grid, given)
         return keep
 

@@ -150,24 +150,24 @@ def local(tasks: Sequence[Task], lab: Lab, *, places: Sequence[str], plugins: Se
 
 
 def costs(tasks: Sequence[Task], lab: Lab, device: str, plugins: Sequence[str] = ()) -> list[Event]:
-    """Measured cost of each task's model, one worker after another task."""
+    """Measured cost of each task's model, with as many at once as there will be workers."""
     inbox: queue.Queue[tuple[Worker, Event | None]] = queue.Queue()
-    worker = start(lab, device, plugins, False, inbox)
-    out: list[Event] = []
+    workers = [start(lab, place, plugins, False, inbox) for place in devices(device)[: len(tasks)]]
+    out: dict[int, Event] = {}
     try:
-        for task in tasks:
-            worker.send({"do": "cost", "task": plain(task)})
+        for i, task in enumerate(tasks):
+            workers[i % len(workers)].send({"do": "cost", "task": plain(task), "at": i})
         while len(out) < len(tasks):
-            _, event = inbox.get()
+            worker, event = inbox.get()
             if event is None:
                 raise SaccadeError("the cost of a run could not be measured: " + _words(worker))
             if event["event"] == "refused":
                 raise SaccadeError(event["reason"])
             if event["event"] == "cost":
-                out.append(event)
+                out[event.pop("at")] = event
     finally:
-        _stop([worker])
-    return out
+        _stop(workers)
+    return [out[i] for i in range(len(tasks))]
 
 
 def _bury(lab: Lab, worker: Worker, pending: collections.deque[Task],

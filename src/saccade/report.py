@@ -43,6 +43,7 @@ from saccade.table import Table
 
 WRITERS = {"md": pages.to_markdown, "html": pages.to_html, "tex": pages.to_latex}
 FORMATS = ("md", "html", "csv", "tex")
+AT_ONCE = ("md", "html", "csv")  # after a run; the PDF figures of tex take as long as all of these together
 RUNS = ("runs", "done", "diverged", "failed")
 PAPER_WIDTH, REASON_WIDTH = 40, 32  # characters on a terminal
 LOUD = ("DRAWN DATA, NOT REAL DATA: the images behind every number here were made by a program, so nothing "

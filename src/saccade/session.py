@@ -162,7 +162,7 @@ def _data_fact(name: str) -> str:
     return f"{status.about} ({status.source})" if status.source else status.about
 
 
-def write(session: Session, folder: Path | None = None, formats: Sequence[str] = report.FORMATS) -> dict[str, Path]:
+def write(session: Session, folder: Path | None = None, formats: Sequence[str] = report.AT_ONCE) -> dict[str, Path]:
     """The report in all formats, from whatever rows the lab has."""
     table = session.table()
     if not len(table):

@@ -209,7 +209,7 @@ def main() -> None:
         task = parse_task(order["task"])
         if order["do"] == "cost":
             try:
-                tell({"event": "cost", **budget.cost(task.run, asked.device)})
+                tell({"event": "cost", "at": order["at"], **budget.cost(task.run, asked.device)})
             except SaccadeError as error:
                 tell({"event": "refused", "reason": str(error)})
             continue

@@ -283,8 +283,8 @@ DIFFERS = (
                "points) is beyond doubt and patch 16 over 32 (5.3 points) likely",
                ("B-vit-vs-conv", "B-vit-v1b", *_BLOCKS, *_HP)),
     Difference("up to small scale about two passes over the pictures at a peak rate of 0.003 (0.001 later), nets of "
-               "0.1 million parameters: accuracies are far from converged, position codes hardly learned, and effects that "
-               "need long training or great depth may not have appeared yet",
+               "0.1 million parameters: accuracies are far from converged, position codes hardly learned, and effects "
+               "that need long training or great depth may not have appeared yet",
                ("B-vit-vs-conv", "B-vit-v2-depth", "B-Q1-data", "B-Q2-vitblock", "B-Q2-vit", *_BLOCKS, *_HP)),
     Difference("up to small scale patches of 8 on 32 pixels (16 of them, as with 32 on 128 pixels) stand for 32, and 4 "
                "for 16; from large scale on 4 and 2. Depths 4 and 6 stand for 16 and 24, width 68 over 48 for 180 over "

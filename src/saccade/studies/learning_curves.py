@@ -325,7 +325,7 @@ DIFFERS = (
     Difference("below paper scale the ViT's learning rate grows as the root of 128 / d", (*_SIZED[4:8], *_DEEP)),
     Difference("the size of the training set behind the report's double-descent figures is unknown, and the width that "
                "interpolates grows with it; the size used here stands in each remark", _SIZED),
-    Difference("at small scale p ends at 256 on MNIST, 512 on CIFAR-10, 256 for heads and layers and 128 for widths; "
+    Difference("at small scale p ends at 256 on MNIST, 512 on CIFAR-10, 256 for heads and 128 for layers and widths; "
                "the report goes to 8192, where slopes may differ"),
     Difference("at small scale ViTs with several layers, and what they are compared with, have dimension 64 instead of "
                "128; it stands in each arm's name", _DEEP),

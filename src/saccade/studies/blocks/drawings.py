@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,23 +22,31 @@ PRINTED = {"ConvNet v1": (0.8015, 0.8015), "ConvNet v2": (0.7825, 0.8015), "Conv
            "ViT with dropout": (0.5026, 0.5153), "ViT, half the patch": (0.5681, 0.5153),
            "ViT, wider": (0.5090, 0.5153), "deeper": (0.5121, 0.5153), "ViT, 8 heads": (0.5143, 0.5153)}
 LOOK = {"ConvNet": "cnn", "ViT": "vit"}
-SHORT = {"ViT without positions": "ViT, no positions", "ViT v3, single skip": "ViT v3, one skip"}
+SHORT = {"ConvNet v1": "Conv v1", "ConvNet v2": "Conv v2", "ConvNet v3": "Conv v3",
+         "ViT v3, single skip": "v3, one skip", "ViT without positions": "no codes", "ViT with dropout": "dropout",
+         "ViT, half the patch": "half patch",
+         "ViT, wider": "wider", "ViT, 8 heads": "8 heads"}
 MOVES = (("shift", 1.0), ("shift", 0.5), ("padded_shift", 1.0), ("rotate", 90.0), ("rotate", 15.0), ("flip", 1.0),
          ("flip_down", 1.0), ("scale", 0.9))
-SAID = {"shift": "shift {:g} px", "padded_shift": "shift {:g} px, padded", "rotate": "turn {:g}°", "flip": "mirror",
-        "flip_down": "upside down", "scale": "size × {:g}"}
+SAID = {"shift": "shift {:g}", "padded_shift": "padded {:g}", "rotate": "turn {:g}°", "flip": "mirror",
+        "flip_down": "head down", "scale": "size {:g}"}
 SMALLEST = 1e-16
 NAMES = {"output": "logits (invariance)", "stem.0": "first convolution", "embed": "patch embedding"}
 
 
 def _arms(table: Table) -> list[str]:
-    """Arms at the study's training size, baselines first, in the order of the study."""
+    """Arms at the study's training size, baselines first; of the depths only the report's, as they have a figure."""
     try:
         found = {r["arm"] for r in table.at(metric="accuracy", split="test", p=measures.whole(table))}
+        found = {a for a in found if "depth" not in a or a == measures.deeper_arm(table)}
     except TooFewSeeds:
         return []
     first = [a for a in PRINTED if a in found]
     return sorted(found, key=lambda a: (a.startswith("ViT"), first.index(a) if a in first else len(first), a))
+
+
+def _short(arm: str) -> str:
+    return "deeper" if "depth" in arm else SHORT.get(arm, arm)
 
 
 def _printed(table: Table, arm: str) -> tuple[float, float] | None:
@@ -54,7 +63,7 @@ def _bars(table: Table, arms: Sequence[str], of: Any, marks: Sequence[Mark], y_l
         curve: dict[int, Series] = {i: of(arm) for i, arm in enumerate(arms) if arm.startswith(family)}
         gaps = [g for arm in arms if arm.startswith(family) for g in table.at(arm=arm).gaps]
         lines.append(line(family, curve, family=look, gaps=gaps))
-    return Bars("", tuple(SHORT.get(a, a) for a in arms), tuple(lines), "", y_label, False, True, tuple(marks),
+    return Bars("", tuple(_short(a) for a in arms), tuple(lines), "", y_label, False, True, tuple(marks),
                 note if arms else LATER)
 
 
@@ -64,7 +73,7 @@ def changes(table: Table) -> FigureData:
     marks = [Mark(i, found[0] - found[1], line=a.partition(" ")[0].rstrip(",")) for i, a in enumerate(arms)
              if (found := _printed(table, a))]
     return _bars(table, arms, lambda a: measures.gain(table, a, measures.baseline_of(a)), marks,
-                 "test accuracy minus baseline (points)",
+                 "change of test accuracy",
                  "Paired by seed. Diamonds: the report's single runs, whose differences have a standard error of about "
                  "2 points.")
 
@@ -134,8 +143,8 @@ def _heat(table: Table, arm: str) -> Heatmap:
     return Heatmap("", tuple(tuple(cell(layer, m) for m in moves) for layer in rows),
                    tuple(NAMES.get(r, r.replace("blocks.", "after block ")) for r in rows),
                    tuple(_said(m) for m in moves), "", "", "error", note=(
-                       f"{arm}, trained, from the picture on. 0: the map moves with the picture; 1: as far off as "
-                       "another picture's map." if rows else LATER))
+                       f"{arm}, trained, from the picture on. Shifts in pixels. 0: the map moves with the picture; "
+                       "1: as far off as another picture's map." if rows else LATER))
 
 
 @figure("ConvNet: which maps move with the picture", paper="question part 2")
@@ -167,11 +176,12 @@ def alone(table: Table) -> FigureData:
             found = table.series("equivariance_error", arm=arm, layer=layer, scope="alone", move=move, amount=amount,
                                  region=region, trained=True)
             if found:
-                curve[i] = {s: max(v, SMALLEST) for s, v in found.items()}
+                curve[i] = {s: -math.log10(min(1.0, max(v, SMALLEST))) for s, v in found.items()}
         lines.append(line(label, curve, family="other", shade=shade))
-    return Bars("", tuple(name for _, _, name in asked), tuple(lines), "", "equivariance error", True, False, (),
-                "Logarithmic: bars near 1e-16 are rounding. Zero padding breaks the border only, a stride of 2 the odd "
-                "shifts, a patch of 8 the shifts by 1 and 2; a ViT block follows every order of its tokens.")
+    return Bars("", tuple(name for _, _, name in asked), tuple(lines), "", "digits of agreement", False, False, (),
+                "Minus the decimal logarithm of the equivariance error; 15 or 16 is rounding. Zero padding breaks the "
+                "border only, a stride of 2 the odd shifts, a patch all shifts but those by its side; a ViT block follows "
+                "every order of its tokens.")
 
 
 @figure("Do the logits stay when the picture moves? Trained and untrained", paper="question part 2")
@@ -186,10 +196,10 @@ def invariance(table: Table) -> FigureData:
                                      amount=amount, region="whole", trained=trained)
                 if found:
                     curve[i] = found
-            lines.append(line(f"{SHORT.get(arm, arm)}, {'trained' if trained else 'untrained'}", curve, family=family,
+            lines.append(line(f"{arm}, {'trained' if trained else 'untrained'}", curve, family=family,
                               shade=shade if trained else shade - 0.45))
     return Bars("", tuple(_said(m) for m in moves), tuple(lines), "", "change of logits", False, False, (),
-                "1: as much as between two pictures.")
+                "1: as much as between two pictures. Shifts in pixels.")
 
 
 @figure("Local error: the same for an infinitely small move", paper="not in the report")
@@ -229,7 +239,7 @@ def costs(table: Table) -> FigureData:
                           tuple(Estimate(v, v, v, 0, "exact") for _, v in points), tuple((v,) for _, v in points),
                           shade=shade))
     told = [f"{a}: {c[0]:,} and {c[1]:,}" for a in (CONV, VIT) if (c := measures.cost_of(table, a))]
-    return Bars("", tuple(SHORT.get(a, a) for a in arms), tuple(lines), "", "times the baseline", False, False, (),
+    return Bars("", tuple(_short(a) for a in arms), tuple(lines), "", "times the baseline", False, False, (),
                 "Baselines, parameters and multiply-adds a picture: " + "; ".join(told) + "." if told else LATER)
 
 

@@ -237,7 +237,8 @@ def slips(table: Table) -> FigureData:
                   shade=shade, dash=dash)
              for label, found, shade, dash in (("slip in the net", inside, 0.3, "solid"),
                                                ("tested in training mode", tested, 0.7, "dashed"))]
-    return Bars("", tuple(arms), tuple(lines), "", "points of accuracy", False, True,
+    short = {ISO: "iso", NONISO: "non-iso", PAIR: "SAN pair", PATCH: "SAN patch"}  # room for seven letters
+    return Bars("", tuple(short.get(a, a) for a in arms), tuple(lines), "", "points of accuracy", False, True,
                 note="Paired by seed. In the net: centres of Gaussian heads added where they multiply, content "
                      "compared at transposed pixels, a class token of noise. In training mode batch norms use and "
                      "learn from the test pictures.")

@@ -14,6 +14,7 @@ DIGITS, PHOTOS = 1, 3  # the two sets, told by their channels
 HEADS = (1, 2, 4, 8, 16)
 CLASSES = 10
 TINY = ("smoke", "demo")
+BATCH, STEPS = 32, 200  # pictures a step unless said otherwise; the fewest steps that a run may be limited to
 LARGE_BATCH, FROM = 128, 4096  # at paper scale, this batch from so many points on
 WINDOW, SHORT = 400, 40  # steps that the stopping rule looks back at least, at paper scale and below: training starts
 #                          on a plateau
@@ -27,7 +28,7 @@ CHOICES = (
     Choice("cnn_optimizer", "sgd", ("sgd", "adamw"), "sgd without momentum, or adamw at 0.001 on the default start"),
     Choice("vit_optimizer", "adamw", ("adamw", "sgd"), "adamw at 0.001, or sgd at 0.05 with momentum 0.9"),
     Choice("weight_decay", 0.01, (), "of adamw"),
-    Choice("batch", 32, (), "pictures a step; at paper scale 128 from 4096 points on"),
+    Choice("batch", BATCH, (), "pictures a step; at paper scale 128 from 4096 points on"),
     Choice("bias", False, (), "biases in the CNN"),
     Choice("settle", 0, (), "epochs without a change of the training error after which a run has settled; 0 takes 20 "
                               "at paper scale, below it 10 for ViTs and a fixed number of epochs for CNNs"),
@@ -108,10 +109,10 @@ def sizes(scale: Scale, kind: str, channels: int = PHOTOS) -> tuple[int, ...]:
     """Training set sizes p of the fixed pair, of other one-layer ViTs, and of deep ones."""
     whole = (32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
     found: dict[str, tuple[int, ...]] = {
-            "pair": scale(smoke=(32, 64), small=whole[:4] if channels == DIGITS else whole[1:5], large=whole,
-                          paper=whole[2:]),
+            "pair": scale(smoke=(32, 64), small=(32, 64, 96, 128, 256) if channels == DIGITS else whole[1:5],
+                          large=whole, paper=whole[2:]),
             "heads": scale(smoke=(32, 64), small=whole[:4], large=whole[:7], paper=whole[2:]),
-            "deep": scale(smoke=(), small=whole[:4], large=whole[2:6], paper=whole[2:])}
+            "deep": scale(smoke=(), small=(32, 64, 96, 128), large=whole[2:6], paper=whole[2:])}
     return found[kind]
 
 
@@ -125,7 +126,7 @@ def widths(scale: Scale, net: str) -> tuple[int, ...]:
     found: dict[str, tuple[int, ...]] = {
         "cnn": scale(smoke=(1, 2), small=(1, 2, 4, 8), large=(1, 2, 3, 4, 6, 8, 16),
                      paper=(1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)),
-        "(4,3)": scale(smoke=(), small=(4, 8, 16, 32), large=(4, 8, 16, 24, 32, 48, 64),
+        "(4,3)": scale(smoke=(), small=(8, 16, 32), large=(4, 8, 16, 24, 32, 48, 64),
                        paper=(4, 8, 12, 16, 24, 32, 48, 64, 96)),
         "(8,6)": scale(smoke=(), small=(8, 16, 32), large=(8, 16, 24, 32, 48),
                        paper=(8, 16, 24, 32, 40, 48, 64, 96)),
@@ -200,20 +201,22 @@ def fig15(scale: Scale) -> Iterable[Wish]:
 def fig16(scale: Scale) -> Iterable[Wish]:
     """Maps on digits: one instance a class and class means."""
     probe = Probe("attention_maps", n=_looked(scale), show=tuple(range(CLASSES)), means=True)
-    p = scale(smoke=64, small=256, large=1024, paper=8192)
+    p = scale(smoke=64, small=128, large=1024, paper=8192)
     nets = ((1, 1),) if scale.name in TINY else ((1, 1), (4, 3))
     return (vit(deep_dim(scale), h, depth, DIGITS, p, probes=(probe,)) for h, depth in nets)
 
 
 def fig17(scale: Scale) -> Iterable[Wish]:
     """Maps on photographs, one layer, by heads."""
-    return _photo_maps(scale, [(128, h, 1) for h in scale(smoke=(1, 8), small=HEADS, large=HEADS, paper=HEADS)])
+    return _photo_maps(scale, [(128, h, 1) for h in scale(smoke=(1, 8), small=HEADS, large=HEADS, paper=HEADS)],
+                       scale(smoke=64, small=256, large=1024, paper=8192))
 
 
 def fig21(scale: Scale) -> Iterable[Wish]:
     """Maps on photographs, eight heads, by layers."""
     layers = scale(smoke=(1,), small=(1, 3), large=(1, 2, 3), paper=(1, 2, 3))
-    return _photo_maps(scale, [(deep_dim(scale), 8, depth) for depth in layers])
+    return _photo_maps(scale, [(deep_dim(scale), 8, depth) for depth in layers], scale(
+        smoke=64, small=128, large=1024, paper=8192))
 
 
 def fig18(scale: Scale) -> Iterable[Wish]:
@@ -254,9 +257,8 @@ SWEEPS: Mapping[str, Sweep] = {f.__name__: f for f in (
     fig8, fig9, fig10, fig11, fig12, fig13, fig14, fig15, fig16, fig17, fig18, fig19, fig20, fig21, controls)}
 
 
-def _photo_maps(scale: Scale, nets: Iterable[tuple[int, int, int]]) -> Iterable[Wish]:
+def _photo_maps(scale: Scale, nets: Iterable[tuple[int, int, int]], p: int) -> Iterable[Wish]:
     probe = Probe("attention_maps", n=_looked(scale), show=(0, 4, 7, 8))
-    p = scale(smoke=64, small=256, large=1024, paper=8192)
     return (vit(*net, PHOTOS, p, probes=(probe,)) for net in nets)
 
 
@@ -326,11 +328,11 @@ def _epochs(wish: Wish, scale: Scale) -> int:
         return 300
     if scale.name in TINY:
         return 2
+    least = -(-STEPS // max(1, wish.p // BATCH))  # so many steps, however few the points
     if wish.model == "basic_vit":  # it settles earlier with more heads, later when it is narrow
         if wish.args["depth"] > 1:
-            return 40
+            return max(50, least)
         if wish.args["dim"] < 64 or wish.twist == "SGD":
-            return 150
-        return {1: 105, 2: 75, 4: 55}.get(wish.args["heads"], 45)
-    epochs = (23 if wish.channels == DIGITS else 43) * math.pow(1024 / wish.p, 0.4)
-    return round(epochs)
+            return max(150, least)
+        return max({1: 140, 2: 90, 4: 60}.get(wish.args["heads"], 45), least)
+    return max(round((23 if wish.channels == DIGITS else 43) * math.pow(1024 / wish.p, 0.4)), least)
