@@ -12,7 +12,7 @@ ORDER = [
     ["spec"],
     ["registry", "table", "stats", "curves", "store"],
     ["figures", "scores"],
-    ["draw", "study", "live"],
+    ["axes", "draw", "study", "live"],
     ["studies", "pages", "launch"],
     ["report", "plan", "data.arrays", "data.formats", "data.procedural", "data.source",
      "data.large_pictures"],

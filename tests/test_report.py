@@ -386,7 +386,7 @@ def test_the_same_input_gives_the_same_files(tmp_path, paths):
 def test_only_the_formats_asked_for(tmp_path):
     assert set(write(tmp_path / "a", formats=("csv",))) == {
         "csv",
-        "gaps.csv",
+        "gaps.csv", "training.csv",
         "verdicts.json",
         "figures/by_x.csv",
         "figures/look.csv",

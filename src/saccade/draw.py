@@ -7,7 +7,7 @@ import io
 import math
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -23,7 +23,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 from matplotlib.transforms import ScaledTranslation
 
-from saccade import figures
+from saccade import axes, figures
 from saccade.figures import FAMILIES, GRID, INK, MUTED, PAPER, FigureData, Line, Mark, Panel, colour
 from saccade.spec import SaccadeError, suggest
 from saccade.store import write_atomic
@@ -96,7 +96,7 @@ def _curves(data: figures.Curves) -> Figure:
     size, place = _room(handles, columns, rows, wide=columns > 1)
     figure = Figure(figsize=size, layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False, sharey=True)
-    span = _span(lines, k, [*(k * m.y for m in marks), *(k * y for f in fits for y in f.y)], data.y_log)
+    span = axes.span(lines, k, [*(k * m.y for m in marks), *(k * y for f in fits for y in f.y)], data.y_log)
     for panel, ax in zip(panels, grid.flat, strict=False):
         _panel(ax, panel, k, span, data.y_log, 235 if columns == 1 else 400 / columns)
     for ax in grid.flat[len(panels):]:
@@ -129,7 +129,7 @@ def _panel(ax: Any, panel: Panel, k: float, span: tuple[float, float] | None, y_
     dodge = 0.0 if crowded else min(4.6, room)
     _x_axis(ax, panel, xs, places)
     if y_log:
-        ax.set_yscale("log")
+        axes.logarithmic(ax.yaxis)
     ax.set_ylim(*span)
     offsets = {}
     for i, line in enumerate(panel.lines):
@@ -157,6 +157,8 @@ def _x_axis(ax: Any, panel: Panel, xs: Sequence[float], places: Sequence[float])
         if not panel.x_log:
             ax.xaxis.set_major_locator(MaxNLocator(max(3, int(places[-1] / 34))))
             ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.6g}"))
+        else:
+            axes.plain_numbers(ax.xaxis)
         return
     texts, last = [], -math.inf
     for x, place in zip(xs, places, strict=True):
@@ -212,14 +214,14 @@ def _bars(data: figures.Bars) -> Figure:
     ax.grid(axis="x", visible=False)
     if handles:
         figure.legend(handles=handles, **place)
-    span = _span(data.lines, k, [k * m.y for m in data.marks], data.y_log, zero=not data.y_log)
+    span = axes.span(data.lines, k, [k * m.y for m in data.marks], data.y_log, zero=not data.y_log)
     if span is None:
         _nothing(ax)
         return figure
     wide = 0.8 / len(data.lines)
     places = [((i - (len(data.lines) - 1) / 2) * wide, line) for i, line in enumerate(data.lines)]
     if data.y_log:
-        ax.set_yscale("log")
+        axes.logarithmic(ax.yaxis)
     for at, line in places:
         xs, ink = [x + at for x in line.x], colour(line.family, line.shade)
         if not data.y_log:  # on a logarithmic axis a bar's length means nothing
@@ -358,29 +360,6 @@ def _room(handles: Sequence[Any], columns: int, rows: int,
     across = math.ceil(len(handles) / below) if handles else 1
     size = (7.0 if columns > 1 else 6.2, 2.5 * rows + 0.2 * below)
     return size, {"loc": "outside lower center", "ncols": across, "columnspacing": 1.6}
-
-
-def _span(lines: Sequence[Line], k: float, more: Iterable[float], log: bool,
-          zero: bool = False) -> tuple[float, float] | None:
-    """The y range: all seeds and means; intervals too, but one of two seeds may not flatten all the rest."""
-    seen = [k * v for line in lines for v in [*(e.value for e in line.estimates), *sum(line.seeds, ())]]
-    seen = [v for v in [*seen, *more] if math.isfinite(v) and (v > 0 or not log)]
-    if not seen:
-        return None
-    ends = [k * b for line in lines for e in line.estimates for b in (e.low, e.high) if math.isfinite(b)]
-    into, back = (math.log, math.exp) if log else (float, float)
-    low, high = into(min(seen)), into(max(seen))
-    reach = 0.35 * (high - low) or 0.1 * abs(high) or 0.5
-    inside = [into(b) for b in ends if b > 0 or not log]
-    wide = (max(low - reach, min([low, *inside])), min(high + reach, max([high, *inside])))
-    if zero:
-        wide = (min(0.0, wide[0]), max(0.0, wide[1]))
-    pad = 0.05 * (wide[1] - wide[0]) or reach
-    bottom = wide[0] - (0 if zero and wide[0] == 0 else pad)
-    top = wide[1] + (0 if zero and wide[1] == 0 else pad)
-    if k == 100 and not log and min(seen) >= 0 and max(seen) <= 100:
-        bottom, top = max(bottom, -2.0 if not zero else 0.0), min(top, 102.0)  # shares cannot lie beyond
-    return back(bottom), back(top)
 
 
 def _nothing(ax: Any, alone: bool = True) -> None:

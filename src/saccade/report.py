@@ -85,7 +85,10 @@ def write(study: Study, scale: str, chosen: Settings, table: Table, verdicts: Se
     # Everything is made before anything is written: a figure that fails leaves the old report whole.
     files = {f: (f"report.{f}", WRITERS[f](document).encode()) for f in formats if f in WRITERS}
     if "csv" in formats:
-        files["csv"] = ("rows.csv", table.to_csv().encode())
+        # Accuracy on the way is most of the rows and little of the news: a lean file of its own, joined by `run`.
+        files["csv"] = ("rows.csv", to_csv([r for r in table if r["metric"] != "online"]).encode())
+        files["training.csv"] = ("training.csv", to_csv([{k: r[k] for k in ("run", "images", "value", "n")}
+                                                         for r in table.at(metric="online")]).encode())
         files["gaps.csv"] = ("gaps.csv", to_csv(table.gaps).encode())
     files["verdicts.json"] = ("verdicts.json", _json(study, scale, chosen, verdicts, facts).encode())
     for s, (_, data) in zip(shown, made, strict=True):

@@ -118,7 +118,7 @@ def one_factor(b: Base) -> dict[str, dict[str, Any]]:
 
 
 def tasks(scale: Scale, chosen: Settings) -> Sequence[Task]:
-    images = chosen["images"] or scale(smoke=512, small=20_000, large=64_000, paper=25 * TRAIN)
+    images = chosen["images"] or scale(smoke=512, small=18_000, large=64_000, paper=25 * TRAIN)
     lr = chosen["lr"] or scale(smoke=3e-3, small=3e-3, large=1e-3, paper=1e-3)
     recipe = Recipe(images=images, batch=64, optimizer="adamw", lr=lr, weight_decay=chosen["weight_decay"],
                     schedule="cosine", warmup=0.05, label_smoothing=chosen["label_smoothing"],

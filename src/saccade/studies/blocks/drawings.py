@@ -180,8 +180,8 @@ def alone(table: Table) -> FigureData:
         lines.append(line(label, curve, family="other", shade=shade))
     return Bars("", tuple(name for _, _, name in asked), tuple(lines), "", "digits of agreement", False, False, (),
                 "Minus the decimal logarithm of the equivariance error; 15 or 16 is rounding. Zero padding breaks the "
-                "border only, a stride of 2 the odd shifts, a patch all shifts but those by its side; a ViT block follows "
-                "every order of its tokens.")
+                "border only, a stride of 2 the odd shifts, a patch all shifts but those by its side; a ViT block "
+                "follows every order of its tokens.")
 
 
 @figure("Do the logits stay when the picture moves? Trained and untrained", paper="question part 2")
