@@ -48,7 +48,7 @@ def run(quick: bool, only: str, tell: Callable[[str], None]) -> Row:
             found["absent"].append(line["absent"])
         else:
             add(line["row"])
-    budget = {"rounds": 5, "seconds": 0.6} if quick else {"rounds": 7, "seconds": 1.0}
+    budget = {"rounds": 5, "seconds": 0.3} if quick else {"rounds": 7, "seconds": 1.0}
     many: tuple[tuple[str, Callable[[], Row]], ...] = (
         ("digits study, CNN replicas", lambda: processes.replicas(False, rounds=int(budget["rounds"]),
                                                                   seconds=budget["seconds"])),
