@@ -23,20 +23,36 @@ from saccade.layers.local_aggregation import aggregate, padded, unfolded, views
 NO_KEYS = "this layer has no keys of its own and must be given some"
 
 
-class PairwiseAttention(nn.Module):
-    """x: (n, channels, h, w) -> (n, channels / 4, h, w); reflection padding. `share` channels have one weight.
+class NeighbourhoodMaps(nn.Module):
+    """Queries phi, keys psi and values beta of both kinds of SAN; without keys of its own it must be given some.
 
-    Keys are the psi map; without keys of its own the layer must be given some.
+    x: (n, channels, h, w) -> (n, channels / 4, h, w) in the layers made of it; reflection padding.
     """
+
+    def __init__(self, channels: int, size: int, bias: bool, own_keys: bool) -> None:
+        super().__init__()
+        self.size, self.inner, self.out = size, channels // 16, channels // 4
+        self.phi = nn.Conv2d(channels, self.inner, 1, bias=bias)
+        self.psi = nn.Conv2d(channels, self.inner, 1, bias=bias) if own_keys else None
+        self.beta = nn.Conv2d(channels, self.out, 1, bias=bias)
+
+    def maps(self, x: Tensor, keys: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """phi, psi (the keys, where given) and beta."""
+        if keys is None:
+            assert self.psi is not None, NO_KEYS
+            phi, psi, beta = side_by_side(x, self.phi, self.psi, self.beta)
+            return phi, psi, beta
+        phi, beta = side_by_side(x, self.phi, self.beta)
+        return phi, keys, beta
+
+
+class PairwiseAttention(NeighbourhoodMaps):
+    """`share` channels have one weight."""
 
     def __init__(self, channels: int, size: int = 7, *, share: int = 8, bias: bool = True,
                  own_keys: bool = True) -> None:
-        super().__init__()
-        inner, out = channels // 16, channels // 4
-        self.size, self.inner = size, inner
-        self.phi = nn.Conv2d(channels, inner, 1, bias=bias)
-        self.psi = nn.Conv2d(channels, inner, 1, bias=bias) if own_keys else None
-        self.beta = nn.Conv2d(channels, out, 1, bias=bias)
+        super().__init__(channels, size, bias, own_keys)
+        inner, out = self.inner, self.out
         self.position = nn.Conv2d(2, 2, 1)
         self.norm1, self.norm2 = nn.BatchNorm2d(inner + 2), nn.BatchNorm2d(inner)
         self.mix, self.last = nn.Conv2d(inner + 2, inner, 1, bias=False), nn.Conv2d(inner, out // share, 1)
@@ -83,15 +99,6 @@ class PairwiseAttention(nn.Module):
             self._remember(self.norm2, mean2, var2, n * self.size**2 * h * w)
         # The last map's bias is one number for a whole neighbourhood and cancels: a gradient of zero, not none.
         return aggregate(beta, weights) + 0 * self.last.bias.sum()
-
-    def maps(self, x: Tensor, keys: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """phi, psi (the keys, where given) and beta."""
-        if keys is None:
-            assert self.psi is not None, NO_KEYS
-            phi, psi, beta = side_by_side(x, self.phi, self.psi, self.beta)
-            return phi, psi, beta
-        phi, beta = side_by_side(x, self.phi, self.beta)
-        return phi, keys, beta
 
     def _statistics(self, phi: Tensor, psi: Tensor, apart: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of the first normalisation, from box sums instead of all differences."""

@@ -11,35 +11,18 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from saccade.layers.local_aggregation import aggregate, padded, views
-from saccade.layers.pairwise_attention import NO_KEYS, side_by_side
+from saccade.layers.pairwise_attention import NeighbourhoodMaps, side_by_side
 
 
-class PatchwiseAttention(nn.Module):
-    """x: (n, channels, h, w) -> (n, channels / 4, h, w); reflection padding. `share` channels have one weight.
-
-    Keys are the psi map; without keys of its own the layer must be given some.
-    """
+class PatchwiseAttention(NeighbourhoodMaps):
+    """`share` channels have one weight."""
 
     def __init__(self, channels: int, size: int = 7, *, share: int = 8, bias: bool = True,
                  own_keys: bool = True) -> None:
-        super().__init__()
-        inner, out = channels // 16, channels // 4
-        self.size = size
-        self.phi = nn.Conv2d(channels, inner, 1, bias=bias)
-        self.psi = nn.Conv2d(channels, inner, 1, bias=bias) if own_keys else None
-        self.beta = nn.Conv2d(channels, out, 1, bias=bias)
-        wide, narrow = inner * (size**2 + 1), out // share
+        super().__init__(channels, size, bias, own_keys)
+        wide, narrow = self.inner * (size**2 + 1), self.out // share
         self.norm1, self.norm2 = nn.BatchNorm2d(wide), nn.BatchNorm2d(narrow)
         self.mix, self.last = nn.Conv2d(wide, narrow, 1, bias=False), nn.Conv2d(narrow, narrow * size**2, 1)
-
-    def maps(self, x: Tensor, keys: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """phi, psi (the keys, where given) and beta."""
-        if keys is None:
-            assert self.psi is not None, NO_KEYS
-            phi, psi, beta = side_by_side(x, self.phi, self.psi, self.beta)
-            return phi, psi, beta
-        phi, beta = side_by_side(x, self.phi, self.beta)
-        return phi, keys, beta
 
     def branch(self, phi: Tensor, psi: Tensor) -> Tensor:
         """(n, out / share, size size, h, w)."""
