@@ -126,7 +126,8 @@ def fig15_best(table: Table) -> FigureData:
     made = [learning_panel(table, c, [{"arm": CNN}] + [{"arm": a, "dash": d, "shade": 0.3 + 0.2 * i} for i, (a, d) in
                                                        enumerate(zip(arms, dashes, strict=False))])
             for c, arms in wanted.items()]
-    return log_log(made, "" if all(line.x for p in made for line in p.lines) else "Nets without rows come with a larger scale.")
+    whole = all(line.x for p in made for line in p.lines)
+    return log_log(made, "" if whole else "Nets without rows come with a larger scale.")
 
 
 @figure("Attention on digits: one of each class, and class means", paper="Figure 16")
