@@ -11,6 +11,11 @@ from torch.nn import functional as F
 BLENDS = ("opacity", "maximum", "hard", "add")
 
 
+def floats(x: Tensor, index: Tensor) -> Tensor:
+    """These of many uint8 images. `index_select` is several times faster here than brackets, the numbers the same."""
+    return torch.div(x.index_select(0, index), 255)
+
+
 def translation(dy: Tensor, dx: Tensor, size: int) -> Tensor:
     """Maps (n, 2, 3) that move an image down by dy and right by dx pixels."""
     one, zero = torch.ones_like(dx), torch.zeros_like(dx)
@@ -52,7 +57,7 @@ def warp(x: Tensor, maps: Tensor) -> Tensor:
 def compose(ink: Tensor, scene: Tensor, blend: str = "opacity") -> Tensor:
     """Paint white ink (n, 1, h, w) over scenes (n, c, h, w)."""
     if blend == "opacity":
-        return ink + (1 - ink) * scene
+        return torch.mul(1 - ink, scene).add_(ink)
     if blend == "maximum":
         return torch.maximum(ink, scene)
     if blend == "hard":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -16,8 +17,14 @@ CHUNK = 256  # pictures a forward pass; larger gains nothing on a CPU and costs 
 
 def standardise(x: Tensor, mean: Triple, std: Triple) -> Tensor:
     """(x - mean) / std by channel."""
-    m, s = (x.new_tensor(v)[:, None, None] for v in (mean, std))
-    return (x - m) / s
+    m, s = (_by_channel(tuple(v), x.dtype, x.device) for v in (mean, std))
+    return (x - m).div_(s)
+
+
+@functools.lru_cache(maxsize=32)
+def _by_channel(values: Triple, dtype: torch.dtype, device: torch.device) -> Tensor:
+    with torch.inference_mode(False):  # kept for calls that may need gradients
+        return torch.tensor(values, dtype=dtype, device=device)[:, None, None]
 
 
 @dataclass(frozen=True)

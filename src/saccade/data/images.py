@@ -54,7 +54,7 @@ class Plain(Images):
     x: Tensor
 
     def batch(self, index: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        return self.x[index].float().div_(255)
+        return pixels.floats(self.x, index)
 
     def pick(self, index: Tensor) -> Self:
         return dataclasses.replace(self, x=self.x[index], y=self.y[index])
@@ -80,7 +80,7 @@ class Pasted(Images):
     placement: str = "pad"
 
     def batch(self, index: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        which, maps = self.which[index], None if self.maps is None else self.maps[index]
+        which, maps = self.which.index_select(0, index), None if self.maps is None else self.maps[index]
         if generator is not None and self.redraw is not None:
             choices = self.redraw[index]
             drawn = torch.randint(choices.shape[1], (len(index),), generator=generator).to(index.device)
@@ -90,12 +90,12 @@ class Pasted(Images):
         ink = self.opacity(index)
         if maps is not None:
             ink = pixels.warp(ink, maps)
-        return pixels.compose(ink, self.scenes[which].float().div_(255), self.blend)
+        return pixels.compose(ink, pixels.floats(self.scenes, which), self.blend)
 
     def opacity(self, index: Tensor) -> Tensor:
         """The unmoved ink as (n, 1, size, size) in [0, 1]."""
         size = self.scenes.shape[-1]
-        ink = self.ink[index].float().div_(255)[:, None]
+        ink = pixels.floats(self.ink, index)[:, None]
         if self.placement == "resize":
             return torch.nn.functional.interpolate(ink, size=(size, size), mode="bilinear", align_corners=False)
         margin = (size - ink.shape[-1]) // 2

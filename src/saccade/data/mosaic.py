@@ -12,7 +12,7 @@ from einops import rearrange
 from torch import Tensor
 from torch.nn import functional as F
 
-from saccade import rng
+from saccade import pixels, rng
 from saccade.data import source
 from saccade.data.autoaugment import autoaugmented, jpeg
 from saccade.data.images import Plain
@@ -45,7 +45,7 @@ class Mosaic(Plain):
         return none.scatter(1, self.shown, True)
 
     def batch(self, index: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        return rendered(self.x[index].float().div_(255), self.size, self.crop)
+        return rendered(pixels.floats(self.x, index), self.size, self.crop)
 
     def pick(self, index: Tensor) -> Self:
         return dataclasses.replace(self, x=self.x[index], y=self.y[index], shown=self.shown[index])

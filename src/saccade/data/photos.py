@@ -28,9 +28,9 @@ class Shifted(Plain):
     mirror: bool = True
 
     def batch(self, index: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        x = self.x[index]
+        x = self.x.index_select(0, index)
         if generator is None:
-            return x.float().div_(255)
+            return torch.div(x, 255)
         n, (height, width) = len(index), x.shape[-2:]
         down, right = torch.randint(2 * self.margin + 1, (2, n), generator=generator).to(x.device)
         flip = torch.rand(n, generator=generator).to(x.device) < 0.5
@@ -39,7 +39,7 @@ class Shifted(Plain):
             x = windows[torch.arange(n, device=x.device), :, down, right]
         if self.mirror:
             x = torch.where(flip[:, None, None, None], x.flip(-1), x)
-        return x.float().div_(255)
+        return torch.div(x, 255)
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,10 @@ class Changed(Plain):
     """In training each picture goes through a pair of operations of the AutoAugment policy."""
 
     def batch(self, index: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        x = self.x[index]
+        x = self.x.index_select(0, index)
         if generator is not None:
             x = autoaugmented(x.cpu(), generator).to(x.device)
-        return x.float().div_(255)
+        return torch.div(x, 255)
 
 
 @dataclass(frozen=True)

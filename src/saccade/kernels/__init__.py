@@ -25,6 +25,18 @@ def short_heads(width: int) -> ctypes.CDLL | None:
     return load("short_heads.c", (f"-DW={width}",))
 
 
+@functools.cache
+def conv_pool(channels: int, out: int, size: int) -> ctypes.CDLL | None:
+    """Convolution, ReLU and pooling for these channels and this side of a patch, or None where it cannot be built."""
+    library = load("conv_pool.c", (f"-DC={channels}", f"-DO={out}", f"-DK={size}"))
+    if library is not None:  # told once, arguments need no wrapping at every call
+        address, number, stride = ctypes.c_void_p, ctypes.c_int, ctypes.c_long
+        library.turn.argtypes = [address] * 2 + [number] * 2 + [stride] * 3
+        library.forward.argtypes = [address] * 5 + [number] * 3
+        library.backward.argtypes = [address] * 7 + [number] * 3
+    return library
+
+
 def why_not() -> str:
     """Empty when kernels can be built here, else the reason in a few words."""
     if os.environ.get("SACCADE_KERNELS") == "off":

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from einops import rearrange, reduce
 from torch import Tensor, nn
-from torch.nn import functional as F
 
+from saccade.layers.conv_pool import conv_relu_pool
 from saccade.registry import model
 from saccade.spec import SaccadeError, suggest
 
@@ -39,8 +39,7 @@ class Skeleton(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if x.shape[-2:] != (32, 32):
             raise SaccadeError(f"this net reads 32x32 images, not {x.shape[-2]}x{x.shape[-1]}.")
-        x = F.max_pool2d(F.relu(self.first(x)), 2)
-        return self.readout(F.max_pool2d(F.relu(self.second(x)), 2))
+        return self.readout(conv_relu_pool(self.second, conv_relu_pool(self.first, x)))
 
 
 @model(family="cnn")
