@@ -20,13 +20,13 @@ ORDER = [
     ["rng", "pixels", "kernels"],
     ["layers", "data"],
     ["models", "subject", "distributed", "convolution"],
-    ["attention", "equivariance", "training", "probes"],
+    ["attention", "equivariance", "lockstep", "training", "probes"],
     ["budget", "work"],
     ["session", "doctor"],
     ["api", "flags", "parsing", "cli", "demo", "bench", "__main__"],
 ]
 WITH_TORCH = {"rng", "pixels", "kernels", "layers", "data", "models", "subject", "distributed", "convolution",
-              "attention", "equivariance", "training", "probes", "budget", "work", "doctor", "api", "bench"}
+              "attention", "equivariance", "lockstep", "training", "probes", "budget", "work", "doctor", "api", "bench"}
 
 
 def modules():

@@ -104,7 +104,8 @@ def test_other_convolutions_take_torchs_way(conv: nn.Conv2d) -> None:
 @native
 def test_no_gradient_is_made_for_pictures_that_ask_for_none() -> None:
     conv = nn.Conv2d(3, 6, 5)
-    out = Native.apply(torch.randn(2, 3, 12, 12), conv.weight, conv.bias)
+    assert conv.bias is not None
+    out = Native.apply(torch.randn(1, 2, 3, 12, 12), conv.weight[None], conv.bias[None])
     out.sum().backward()
     assert conv.weight.grad is not None and conv.weight.grad.abs().sum() > 0
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import json
+import math
 import os
 import platform
 import queue
@@ -17,10 +18,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from typing import IO, Any
 
+from saccade import registry
 from saccade.spec import SaccadeError, Task, plain, suggest
 from saccade.store import Lab
 
@@ -30,6 +32,7 @@ FREE = ("ready", "busy", "finished", "diverged", "timeout", "failed", "stopped",
 RETRIES = 2  # how often a task whose worker died is tried again
 POLL = 1.0  # seconds between looks at runs that another launcher has
 PATIENCE = 60.0  # seconds that a stopping worker gets to save
+LOCKSTEP = 8  # runs of one small net that a worker may train together; more gain little and wait longer for each other
 
 # Freed memory is kept instead of being handed back page by page: up to 1.2 times faster, the same numbers.
 ALLOCATOR = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**34), "MALLOC_TOP_PAD_": str(2**26)}
@@ -71,11 +74,11 @@ def _gpus() -> int:
 
 @dataclass
 class Worker:
-    """One process, its inbox, and the task it has in hand."""
+    """One process, its inbox, and the tasks it has in hand: one, or several to be trained in lock-step."""
 
     process: subprocess.Popen[str]
     device: str
-    task: Task | None = None
+    tasks: dict[str, Task] = field(default_factory=dict)
     waiting: bool = False  # ready for a task
     last_words: collections.deque[str] = field(default_factory=lambda: collections.deque(maxlen=30))
 
@@ -117,15 +120,16 @@ def local(tasks: Sequence[Task], lab: Lab, *, places: Sequence[str], plugins: Se
     """Do all tasks on this machine, in the order given. On Ctrl-C the workers save before it is raised on."""
     pending = collections.deque(tasks)
     elsewhere: dict[str, tuple[Task, float]] = {}
-    deaths: collections.Counter[str] = collections.Counter()
+    deaths: collections.Counter[str] = collections.Counter()  # a task that was there when a worker died goes alone
     inbox: queue.Queue[tuple[Worker, Event | None]] = queue.Queue()
     workers = [start(lab, place, plugins, retry, inbox) for place in places[: len(pending)]]
     try:
-        while pending or elsewhere or any(w.task for w in workers):
+        while pending or elsewhere or any(w.tasks for w in workers):
             for worker in workers:
                 if worker.waiting and pending:
-                    worker.task, worker.waiting = pending.popleft(), False
-                    worker.send({"do": "perform", "task": plain(worker.task)})
+                    some = bundle(pending, len(places), worker.device, deaths.keys())
+                    worker.tasks, worker.waiting = {t.run.key: t for t in some}, False
+                    worker.send({"do": "perform", "tasks": [plain(t) for t in some]})
             for key, (late, again) in list(elsewhere.items()):
                 if time.monotonic() > again:
                     del elsewhere[key]
@@ -138,15 +142,34 @@ def local(tasks: Sequence[Task], lab: Lab, *, places: Sequence[str], plugins: Se
                     if pending or elsewhere:
                         workers.append(start(lab, worker.device, plugins, retry, inbox))
                     continue
-                task = worker.task
+                task = worker.tasks.get(event.get("key", ""))
                 if event["event"] in FREE:
-                    worker.task, worker.waiting = None, True
+                    worker.tasks.pop(event.get("key", ""), None)
+                    worker.waiting = not worker.tasks
                 if event["event"] == "busy" and task is not None:
                     elsewhere[task.run.key] = (task, time.monotonic() + POLL)
                 if event["event"] != "ready":
                     yield {**event, "task": task}
     finally:
         _stop(workers)
+
+
+def bundle(pending: collections.deque[Task], seats: int, place: str, alone: Set[str]) -> list[Task]:
+    """The next task, and others of the same small net that may be trained with it, but no more than a fair share."""
+    first = pending.popleft()
+    if (place != "cpu" or "TORCHELASTIC_RUN_ID" in os.environ or os.environ.get("SACCADE_LOCKSTEP") == "off"
+            or not registry.card("model", first.run.model).extra.get("lockstep")):
+        return [first]
+
+    def like(task: Task) -> bool:
+        a, b = first.run, task.run
+        return (a.model, a.model_args, a.data, a.recipe) == (b.model, b.model_args, b.data, b.recipe)
+
+    others = [t for t in pending if like(t) and not {t.run.key, first.run.key} & alone]
+    some = others[: min(LOCKSTEP, math.ceil((1 + len(others)) / seats)) - 1]
+    for task in some:
+        pending.remove(task)
+    return [first, *some]
 
 
 def costs(tasks: Sequence[Task], lab: Lab, device: str, plugins: Sequence[str] = ()) -> list[Event]:
@@ -156,7 +179,7 @@ def costs(tasks: Sequence[Task], lab: Lab, device: str, plugins: Sequence[str] =
     out: dict[int, Event] = {}
     try:
         for i, task in enumerate(tasks):
-            workers[i % len(workers)].send({"do": "cost", "task": plain(task), "at": i})
+            workers[i % len(workers)].send({"do": "cost", "tasks": [plain(task)], "at": i})
         while len(out) < len(tasks):
             worker, event = inbox.get()
             if event is None:
@@ -172,23 +195,21 @@ def costs(tasks: Sequence[Task], lab: Lab, device: str, plugins: Sequence[str] =
 
 def _bury(lab: Lab, worker: Worker, pending: collections.deque[Task],
           deaths: collections.Counter[str]) -> Iterator[Event]:
-    """A worker died. Its task is tried again; a task that kills workers is marked failed."""
+    """A worker died. Its tasks are tried again, each alone; a task that kills workers is marked failed."""
     _hang_up(worker)
-    code, task = worker.process.wait(), worker.task
-    if task is None:
-        if worker.waiting is False:  # it never got ready: trying again would loop for ever
-            raise SaccadeError("a worker process could not start: " + _words(worker))
-        return
-    key = task.run.key
-    deaths[key] += 1
-    if deaths[key] <= RETRIES:
-        pending.appendleft(task)
-        yield {"event": "worker died", "key": key, "task": task, "code": code}
-        return
-    how = f"signal {-code}, perhaps out of memory" if code < 0 else f"exit code {code}"
-    reason = f"its worker process died {deaths[key]} times ({how}): {_words(worker)}"
-    lab.finish(key, {"outcome": "failed", "reason": reason, "seconds": 0.0, "step": 0}, None)
-    yield {"event": "failed", "key": key, "task": task, "reason": reason}
+    code = worker.process.wait()
+    if not worker.tasks and not worker.waiting:  # it never got ready: trying again would loop for ever
+        raise SaccadeError("a worker process could not start: " + _words(worker))
+    for key, task in worker.tasks.items():
+        deaths[key] += 1
+        if deaths[key] <= RETRIES:
+            pending.appendleft(task)
+            yield {"event": "worker died", "key": key, "task": task, "code": code}
+            continue
+        how = f"signal {-code}, perhaps out of memory" if code < 0 else f"exit code {code}"
+        reason = f"its worker process died {deaths[key]} times ({how}): {_words(worker)}"
+        lab.finish(key, {"outcome": "failed", "reason": reason, "seconds": 0.0, "step": 0}, None)
+        yield {"event": "failed", "key": key, "task": task, "reason": reason}
 
 
 def _words(worker: Worker) -> str:

@@ -40,8 +40,12 @@ _registered: dict[tuple[str, str], Callable[..., Any]] = {}
 _plugins: dict[tuple[str, str], Card] = {}
 
 
-def model(*, family: str, version: int = 1, dial: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a function (classes, *, ...) -> nn.Module under its own name."""
+def model(*, family: str, version: int = 1, dial: str = "",
+          lockstep: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function (classes, *, ...) -> nn.Module under its own name.
+
+    `lockstep`: several such nets may be trained step by step together; the module then has a method `together`.
+    """
     return _register("model")
 
 

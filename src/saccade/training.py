@@ -6,7 +6,7 @@ import functools
 import json
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +15,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from saccade import distributed, models, registry, rng
+from saccade import distributed, lockstep, models, registry, rng
 from saccade.data.images import Images, Source
 from saccade.distributed import ALONE, Group
+from saccade.lockstep import Answer, Ask, Asking
 from saccade.spec import Recipe, Run, SaccadeError
 from saccade.subject import Subject, standardise
 
@@ -60,15 +61,31 @@ class Done:
 
 def train(run: Run, device: str = "cpu", resume: bytes | None = None) -> Iterator[Step | Watch | Done]:
     """Train one run, from the start or from a saved state. On a CPU both end with the same bits."""
+    return lockstep.alone(_asking(run, device, resume, distributed.current()))
+
+
+def train_together(runs: Sequence[Run], device: str, resume: Sequence[bytes | None]) \
+        -> Iterator[tuple[int, Step | Watch | Done | lockstep.Grouped]]:
+    """Train several runs of one net in lock-step; each event comes with the number of its run."""
+    return lockstep.together([_asking(run, device, state) for run, state in zip(runs, resume, strict=True)])
+
+
+def _asking(run: Run, device: str, resume: bytes | None, team: Group = ALONE) -> Asking[Step | Watch | Done]:
     check_device(run.recipe, device)
     data = Source(run.data, run.data_args, run.seed, device)
     model = models.build(run.model, data("train").classes, seed=run.seed, **run.model_args).to(device)
-    return fit(model, data, run.recipe, resume, distributed.current())
+    return _steps(model, data, run.recipe, resume, team)
 
 
 def fit(model: nn.Module, data: Source, recipe: Recipe, resume: bytes | None = None,
         team: Group = ALONE) -> Iterator[Step | Watch | Done]:
-    """Train a model that exists already; order and augmentation come from the data's seed.
+    """Train a model that exists already; order and augmentation come from the data's seed."""
+    return lockstep.alone(_steps(model, data, recipe, resume, team))
+
+
+def _steps(model: nn.Module, data: Source, recipe: Recipe, resume: bytes | None,
+           team: Group) -> Asking[Step | Watch | Done]:
+    """The loop. It asks for every step to be done, so that steps of several runs may be done at once.
 
     The processes of a team go through this together, each with its share of every batch.
     """
@@ -112,18 +129,16 @@ def fit(model: nn.Module, data: Source, recipe: Recipe, resume: bytes | None = N
             index = order[i * batch : (i + 1) * batch]
             x = standardise(images.batch(index, rng.stream(seed, "augment", step))[part], images.mean, images.std)
             y = images.y[index][part]
-            with torch.autocast(device.partition(":")[0], torch.bfloat16, enabled=recipe.precision == "mixed"):
-                logits = net(x)
-                loss = F.cross_entropy(logits, y, label_smoothing=recipe.label_smoothing)
-            optimizer.zero_grad(set_to_none=True)
-            loss.backward()
-            if recipe.clip:
-                nn.utils.clip_grad_norm_(model.parameters(), recipe.clip)
-            optimizer.step()
+            asked = time.perf_counter()
+            answer = yield Ask(step, x, y, model, optimizer, recipe,
+                               functools.partial(_learn, net, model, optimizer, recipe, x, y))
+            assert answer is not None
+            logits, loss, seconds = answer
+            began += time.perf_counter() - asked - seconds  # others' work is not this run's time
 
             done, spent = step + 1, time.perf_counter() - began
-            loss = team.mean(loss.detach())
-            hits = team.sum((logits.detach().argmax(1) == y).sum())
+            loss = team.mean(loss)
+            hits = team.sum((logits.argmax(1) == y).sum())
             right += hits
             epoch_right += hits
             if (device == "cpu" or done % SYNC == 0 or done == recipe.steps) and not math.isfinite(loss.item()):
@@ -158,6 +173,21 @@ def fit(model: nn.Module, data: Source, recipe: Recipe, resume: bytes | None = N
     if outcome == "finished" and not all(bool(torch.isfinite(p).all()) for p in model.parameters()):
         reason, outcome = "a weight was not finite after the last step", "diverged"
     yield Done(outcome, reason, done, time.perf_counter() - began, curve, model)
+
+
+def _learn(net: nn.Module, model: nn.Module, optimizer: torch.optim.Optimizer, recipe: Recipe, x: Tensor,
+           y: Tensor) -> Answer:
+    """One step of one run."""
+    began = time.perf_counter()
+    with torch.autocast(x.device.type, torch.bfloat16, enabled=recipe.precision == "mixed"):
+        logits = net(x)
+        loss = F.cross_entropy(logits, y, label_smoothing=recipe.label_smoothing)
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    if recipe.clip:
+        nn.utils.clip_grad_norm_(model.parameters(), recipe.clip)
+    optimizer.step()
+    return logits.detach(), loss.detach(), time.perf_counter() - began
 
 
 def _reseeder(device: str) -> Callable[[int], object]:

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,11 +24,12 @@ import torch
 from saccade import budget, distributed, kernels, models, registry
 from saccade.data.arrays import SETS
 from saccade.data.images import Source
+from saccade.lockstep import Grouped
 from saccade.plan import TRAINING, sets_of
 from saccade.spec import Probe, Run, SaccadeError, Settings, Task, plain
 from saccade.store import Lab, Lease
 from saccade.subject import Subject
-from saccade.training import Done, Step, Watch, train
+from saccade.training import Done, Step, Watch, train, train_together
 
 SAVE_EVERY = float(os.environ.get("SACCADE_SAVE_EVERY", "15"))  # seconds of training that a kill may cost
 TELL_EVERY = 0.5
@@ -61,37 +62,87 @@ def perform(lab: Lab, task: Task, device: str = "cpu", stopping: Callable[[], bo
         lease.release()
 
 
-def _train(lab: Lab, run: Run, device: str, lease: Lease, stopping: Callable[[], bool]) -> Iterator[Event]:
-    key, saved, told = run.key, time.monotonic(), 0.0
-    resume = lab.load_state(key)
-    lab.log(key, {"event": "resumed" if resume else "started", "device": device, "pid": os.getpid()})
-    if distributed.current().size > 1:
-        distributed.send({"run": plain(run)}, resume or b"")
+def perform_together(lab: Lab, tasks: Sequence[Task], device: str = "cpu",
+                     stopping: Callable[[], bool] = lambda: False, retry: bool = False) -> Iterator[Event]:
+    """Several tasks of one net: trained in lock-step, then finished one after another. Events carry their run's key."""
+    held: dict[str, Lease] = {}
+    todo: list[Run] = []
     try:
-        for event in train(run, device, resume):
-            if lease.lost.is_set():  # this machine slept or hung, and another one went on with the run
+        for run in (t.run for t in tasks if len(tasks) > 1 and lab.done(t.run.key) is None):
+            lease = lab.claim(run, environment(run, device))
+            if lease is not None:
+                held[run.key] = lease
+                todo.append(run)
+        if len(todo) > 1:
+            yield from _train_together(lab, todo, device, held, stopping)
+    except Exception:  # whatever it was, each meets it again by itself, where it is told which run it concerns
+        for run in todo:
+            lab.log(run.key, {"event": "parted", "trace": traceback.format_exc()})
+    finally:
+        for lease in held.values():
+            lease.release()
+    for task in tasks:
+        ending = [{"event": "stopped"}] if stopping() else perform(lab, task, device, stopping, retry)
+        yield from ({"key": task.run.key, **event} for event in ending)
+
+
+def _train_together(lab: Lab, runs: Sequence[Run], device: str, leases: Mapping[str, Lease],
+                    stopping: Callable[[], bool]) -> Iterator[Event]:
+    diaries = [Diary(lab, run, device, leases[run.key], stopping) for run in runs]
+    for i, event in train_together(runs, device, [diary.resume for diary in diaries]):
+        if isinstance(event, Grouped):
+            lab.log(runs[i].key, {"event": "in lock-step", **plain(event)})
+        else:
+            yield from ({"key": runs[i].key, **told} for told in diaries[i].take(event))
+        if all(diary.over for diary in diaries):
+            return
+
+
+def _train(lab: Lab, run: Run, device: str, lease: Lease, stopping: Callable[[], bool]) -> Iterator[Event]:
+    try:
+        diary = Diary(lab, run, device, lease, stopping)
+        if distributed.current().size > 1:
+            distributed.send({"run": plain(run)}, diary.resume or b"")
+        for event in train(run, device, diary.resume):
+            yield from diary.take(event)
+            if diary.over:
                 return
-            if isinstance(event, Watch):
-                lab.log(key, {"event": "watch", **plain(event)})
-            elif isinstance(event, Done):
-                _finish(lab, run, event)
-            elif isinstance(event, Step):
-                now = time.monotonic()
-                if stopping() or now - saved > SAVE_EVERY:
-                    lab.save_state(key, event.state())
-                    lab.log(key, {"event": "saved", "step": event.step})
-                    saved = time.monotonic()
-                if stopping():
-                    return
-                if now - told > TELL_EVERY:
-                    told = now
-                    yield {"event": "step", "step": event.step, "steps": event.steps, "loss": float(event.loss)}
     except SaccadeError:
         raise
     except Exception as error:
-        lab.log(key, {"event": "failed", "trace": traceback.format_exc()})
+        lab.log(run.key, {"event": "failed", "trace": traceback.format_exc()})
         reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-        lab.finish(key, {"outcome": "failed", "reason": reason, "seconds": 0.0, "step": 0}, None)
+        lab.finish(run.key, {"outcome": "failed", "reason": reason, "seconds": 0.0, "step": 0}, None)
+
+
+class Diary:
+    """Keeps what one run tells: its curve, its state every so often, its end."""
+
+    def __init__(self, lab: Lab, run: Run, device: str, lease: Lease, stopping: Callable[[], bool]) -> None:
+        self.lab, self.run, self.lease, self.stopping = lab, run, lease, stopping
+        self.saved, self.told, self.over = time.monotonic(), 0.0, False
+        self.resume = lab.load_state(run.key)
+        lab.log(run.key, {"event": "resumed" if self.resume else "started", "device": device, "pid": os.getpid()})
+
+    def take(self, event: Step | Watch | Done) -> Iterator[Event]:
+        """Yields what is worth telling. `over`: nothing more will be kept."""
+        key = self.run.key
+        if self.over or self.lease.lost.is_set():  # this machine slept or hung, and another one went on with the run
+            self.over = True
+        elif isinstance(event, Watch):
+            self.lab.log(key, {"event": "watch", **plain(event)})
+        elif isinstance(event, Done):
+            _finish(self.lab, self.run, event)
+            self.over = True
+        else:
+            now, self.over = time.monotonic(), self.stopping()
+            if self.over or now - self.saved > SAVE_EVERY:
+                self.lab.save_state(key, event.state())
+                self.lab.log(key, {"event": "saved", "step": event.step})
+                self.saved = time.monotonic()
+            if not self.over and now - self.told > TELL_EVERY:
+                self.told = now
+                yield {"event": "step", "step": event.step, "steps": event.steps, "loss": float(event.loss)}
 
 
 def _finish(lab: Lab, run: Run, end: Done) -> None:
@@ -206,10 +257,10 @@ def main() -> None:
     tell({"event": "ready"})
     while (line := inbox.get()) is not None and not stop.is_set():
         order = json.loads(line)
-        task = parse_task(order["task"])
+        tasks = [parse_task(values) for values in order["tasks"]]
         if order["do"] == "cost":
             try:
-                tell({"event": "cost", "at": order["at"], **budget.cost(task.run, asked.device)})
+                tell({"event": "cost", "at": order["at"], **budget.cost(tasks[0].run, asked.device)})
             except SaccadeError as error:
                 tell({"event": "refused", "reason": str(error)})
             continue
@@ -217,8 +268,8 @@ def main() -> None:
             distributed.give_notice(asked.device)
             distributed.join(asked.device)
             distributed.send({"plugins": asked.plugin})
-        for event in perform(Lab(asked.lab), task, asked.device, stop.is_set, asked.retry):
-            tell({"key": task.run.key, **event})
+        for event in perform_together(Lab(asked.lab), tasks, asked.device, stop.is_set, asked.retry):
+            tell(event)
     if distributed.current().size > 1:
         distributed.send(None)
         distributed.leave()

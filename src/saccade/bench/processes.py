@@ -16,6 +16,7 @@ from saccade import launch
 from saccade.bench.measure import FEWEST, PATIENCE, Timing, ratios
 from saccade.bench.steps import BATCH
 
+SET_UP = 20 * launch.LOCKSTEP  # steps: a group's trial is over then
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 ONE_THREAD = {**launch.ALLOCATOR, **dict.fromkeys(THREADS, "1")}  # what the launcher gives its workers
 
@@ -74,7 +75,7 @@ def take_turns(groups: tuple[Sequence[Trainer], Sequence[Trainer]], *, rounds: i
     """Seconds a picture of both groups, a value a round, the order reversed every other round."""
     steps = []
     for group in groups:
-        together(group, 10)  # set-up
+        together(group, SET_UP)
         steps.append(max(10, round(50 * seconds / together(group, 50))))
     spent: tuple[list[float], list[float]] = ([], [])
     start = time.perf_counter()
@@ -103,10 +104,11 @@ def replicas(tuned: bool, *, rounds: int, seconds: float) -> dict[str, Any]:
     peer_env = dict.fromkeys(THREADS, "1") if tuned else {}
     row: dict[str, Any] = {
         "name": "digits study, CNN replicas, whole machine",
-        "setting": f"LeNet, batch {BATCH}, {n} processes, peer with {'one thread' if tuned else 'default threads'}",
+        "setting": f"LeNet, batch {BATCH}, {n} processes of {launch.LOCKSTEP} replicas, "
+                   f"peer with {'one thread' if tuned else 'default threads'}",
         "against": f"Dataset + DataLoader(num_workers=2), one model at a time, torch {torch}", "aim": 8.0,
         "equal": "a batch and its gradients, float32", "tolerance": 1e-4, "memory_aim": None}
-    with trainers(("loader", 0, peer_env), *(("library", seed, ONE_THREAD) for seed in range(n))) as (peer, *ours):
+    with trainers(("loader", 0, peer_env), *(("group", seed, ONE_THREAD) for seed in range(n))) as (peer, *ours):
         peer.ask("error")
         told = peer.answer()
         row |= {"error": told["error"], "is_equal": told["error"] <= row["tolerance"]}

@@ -1,6 +1,7 @@
 """A process that trains on demand: a number of steps a line on standard input, an answer a line on standard output.
 
     python -m saccade.bench.steps library 0      the real training loop of a study's CNN replica, seed 0
+    python -m saccade.bench.steps group 0        the same, a worker's group of replicas in lock-step
     python -m saccade.bench.steps loader 0       the same net fed by Dataset and DataLoader(num_workers=2)
 
 Threads and the allocator's policy come from the environment, which only a fresh process can have.
@@ -25,9 +26,10 @@ from saccade.bench.measure import difference
 from saccade.bench.pure import without_kernels
 from saccade.data import source
 from saccade.data.images import Images, Pasted, Source
+from saccade.launch import LOCKSTEP
 from saccade.spec import Recipe, Run, Settings
 from saccade.subject import standardise
-from saccade.training import Step, train
+from saccade.training import Step, train, train_together
 
 BATCH = 16
 DATA = "digits_on_backgrounds"
@@ -64,9 +66,20 @@ def pictures(seed: int) -> Pasted:
     return images
 
 
+def run_of(seed: int) -> Run:
+    return Run("lenet", DATA, Recipe(images=10**9, batch=BATCH, watch=0), seed, data_args=arguments())
+
+
 def library(seed: int) -> Iterator[float]:
-    run = Run("lenet", DATA, Recipe(images=10**9, batch=BATCH, watch=0), seed, data_args=arguments())
-    for event in train(run):
+    for event in train(run_of(seed)):
+        if isinstance(event, Step):
+            yield event.loss.item()
+
+
+def group(first: int) -> Iterator[float]:
+    """A step here is a step of one of the replicas."""
+    runs = [run_of(LOCKSTEP * first + i) for i in range(LOCKSTEP)]
+    for _, event in train_together(runs, "cpu", [None] * len(runs)):
         if isinstance(event, Step):
             yield event.loss.item()
 
@@ -93,15 +106,17 @@ def error(seed: int) -> float:
     batches = ((standardise(images.batch(index), images.mean, images.std), images.y[index]),
                (torch.stack([x for x, _ in samples]), torch.stack([y for _, y in samples])))
     facts = []
-    for (x, y), path in zip(batches, (contextlib.nullcontext, without_kernels), strict=True):
+    for side, (x, y) in enumerate(batches):
         model = models.build("lenet", seed=seed)
-        with path():
+        with contextlib.ExitStack() as path:
+            if side:
+                path.enter_context(without_kernels())
             torch.autograd.backward(F.cross_entropy(model(x), y))
         facts.append([x, *(p.grad for p in model.parameters() if p.grad is not None)])
     return difference(*facts)
 
 
-KINDS: dict[str, Callable[[int], Iterator[float]]] = {"library": library, "loader": loader}
+KINDS: dict[str, Callable[[int], Iterator[float]]] = {"library": library, "group": group, "loader": loader}
 
 
 def main() -> None:

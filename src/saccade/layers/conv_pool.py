@@ -24,7 +24,8 @@ FARTHEST = 2**31 - 1  # the kernel counts in 32 bits
 def conv_relu_pool(layer: nn.Module, x: Tensor) -> Tensor:
     """max_pool2d(relu(layer(x)), 2) by the fastest path; any layer will do, a small convolution is fast."""
     if isinstance(layer, nn.Conv2d) and has_kernel(layer, x):
-        return Native.apply(x, layer.weight, layer.bias)  # type: ignore[no-any-return]
+        assert layer.bias is not None
+        return Native.apply(x[None], layer.weight[None], layer.bias[None])[0]
     return F.max_pool2d(F.relu(layer(x)), 2)
 
 
@@ -33,45 +34,55 @@ def has_kernel(layer: nn.Conv2d, x: Tensor) -> bool:
     size = layer.kernel_size[0]
     plain = (layer.kernel_size == (size, size) and layer.stride == layer.dilation == (1, 1) and layer.groups == 1
              and layer.padding == (0, 0) and layer.bias is not None and type(layer) is nn.Conv2d)
-    return (plain and x.device.type == "cpu" and x.dtype == layer.weight.dtype == torch.float32
-            and max(layer.in_channels, layer.out_channels) <= MOST and min(x.shape[2:]) > size and x.numel() // x.shape[1] * MOST < FARTHEST
-            and not (layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks)
-            and not torch.is_autocast_enabled("cpu")
-            and kernels.conv_pool(layer.in_channels, layer.out_channels, size) is not None)
+    watched = layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks
+    return plain and not watched and has_room(x, layer.weight)
+
+
+def has_room(x: Tensor, weight: Tensor) -> bool:
+    """Whether there is a kernel for such pictures and weights."""
+    out, channels, size, _ = weight.shape
+    return (x.device.type == "cpu" and x.dtype == weight.dtype == torch.float32 and max(channels, out) <= MOST
+            and min(x.shape[2:]) > size and len(x) * x.shape[2] * x.shape[3] * MOST < FARTHEST
+            and not torch.is_autocast_enabled("cpu") and kernels.conv_pool(channels, out, size) is not None)
 
 
 class Native(torch.autograd.Function):
-    """The C kernel; float32 on the CPU only. What comes out lies with its channels innermost."""
+    """The C kernel for r nets, r = 1 for a single one: x (r, n, c, h, w), weight (r, out, c, k, k), bias (r, out).
+
+    Float32 on the CPU only. What comes out lies with its channels innermost.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        n, c, h, w = x.shape
-        if x.stride(2) != w * x.stride(3):
+        r, n, c, h, w = x.shape
+        out, size = weight.shape[1], weight.shape[3]
+        if x.stride(3) != w * x.stride(4):
             x = x.contiguous()
-        turned = x.new_empty(n * h * w * _stored(c) + SPARE)
-        out = torch.empty((n, len(weight), (h - weight.shape[2] + 1) // 2, (w - weight.shape[3] + 1) // 2),
-                          dtype=x.dtype, memory_format=torch.channels_last)
-        where = torch.empty(out.numel(), dtype=torch.int32)
+        turned = x.new_empty(r, n * h * w * _stored(c) + SPARE)
+        maps = x.new_empty(r, n, (h - size + 1) // 2, (w - size + 1) // 2, out)
+        where = torch.empty(maps.shape, dtype=torch.int32)
         weight, bias, kernel = weight.contiguous(), bias.contiguous(), _kernel(weight)
-        kernel.turn(x.data_ptr(), turned.data_ptr(), n, h * w, x.stride(0), x.stride(3), x.stride(1))
-        kernel.forward(*(t.data_ptr() for t in (turned, weight, bias, out, where)), n, h, w)
+        for pictures, *rest in zip(*map(_addresses, (x, turned, weight, bias, maps, where)), strict=True):
+            kernel.turn(pictures, rest[0], n, h * w, x.stride(1), x.stride(4), x.stride(2))
+            kernel.forward(*rest, n, h, w)
         ctx.save_for_backward(turned, weight, where)
         ctx.shape = x.shape
-        return out
+        return maps.permute(0, 1, 4, 2, 3)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
         turned, weight, where = ctx.saved_tensors
-        n, c, h, w = ctx.shape
-        grad = grad.contiguous(memory_format=torch.channels_last)
-        gweight, gbias = torch.empty_like(weight), weight.new_empty(len(weight))
+        r, n, c, h, w = ctx.shape
+        grad = grad.permute(0, 1, 3, 4, 2).contiguous()
+        gweight, gbias = torch.empty_like(weight), weight.new_empty(weight.shape[:2])
         gx = torch.zeros_like(turned) if ctx.needs_input_grad[0] else None
-        given = [t.data_ptr() for t in (turned, weight, where, grad, gweight, gbias)]
-        _kernel(weight).backward(*given, None if gx is None else gx.data_ptr(), n, h, w)
+        given = list(map(_addresses, (turned, weight, where, grad, gweight, gbias)))
+        for each in zip(*given, [None] * r if gx is None else _addresses(gx), strict=True):
+            _kernel(weight).backward(*each, n, h, w)
         if gx is None:
             return None, gweight, gbias
-        return gx[:-SPARE].view(n, h, w, -1)[..., :c].permute(0, 3, 1, 2), gweight, gbias
+        return gx[:, :-SPARE].view(r, n, h, w, -1)[..., :c].permute(0, 1, 4, 2, 3), gweight, gbias
 
 
 def _stored(channels: int) -> int:
@@ -80,7 +91,13 @@ def _stored(channels: int) -> int:
 
 
 def _kernel(weight: Tensor) -> ctypes.CDLL:
-    out, channels, size, _ = weight.shape
+    out, channels, size, _ = weight.shape[1:]
     library = kernels.conv_pool(channels, out, size)
     assert library is not None, "has_kernel() is asked before"
     return library
+
+
+def _addresses(t: Tensor) -> range:
+    """Where each net's part begins."""
+    step = max(1, t.stride(0) * t.element_size())  # of a single one it says nothing
+    return range(t.data_ptr(), t.data_ptr() + len(t) * step, step)

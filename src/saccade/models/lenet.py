@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from einops import rearrange, reduce
 from torch import Tensor, nn
+from torch.nn import functional as F
 
+from saccade.layers import stacked
 from saccade.layers.conv_pool import conv_relu_pool
 from saccade.registry import model
 from saccade.spec import SaccadeError, suggest
@@ -42,7 +46,24 @@ class Skeleton(nn.Module):
         return self.readout(conv_relu_pool(self.second, conv_relu_pool(self.first, x)))
 
 
-@model(family="cnn")
+class LeNet(Skeleton):
+    """The skeleton with convolutions, which knows how to be several nets at once."""
+
+    def together(self, weights: Mapping[str, Tensor], x: Tensor) -> Tensor:
+        """Logits (r, n, classes) of r such nets; weights by name and pictures have r in front."""
+        for layer in ("first", "second"):
+            x = stacked.conv_relu_pool(x, weights[f"{layer}.weight"], weights[f"{layer}.bias"])
+        if self.readout.head == "flatten":
+            x = rearrange(x, "r n c h w -> r n (c h w)")
+        else:
+            x = reduce(x, "r n c h w -> r n c", self.readout.head)
+        for i in (0, 2, 4):
+            x = stacked.linear(x, weights[f"readout.layers.{i}.weight"], weights[f"readout.layers.{i}.bias"])
+            x = F.relu(x) if i < 4 else x
+        return x
+
+
+@model(family="cnn", lockstep=True)
 def lenet(classes: int = 10, *, head: str = "flatten", channels: int = 3) -> nn.Module:
     """Two 5x5 convolutions (6, 16 channels) and three linear layers; 62 006 parameters."""
-    return Skeleton(nn.Conv2d(channels, 6, 5), nn.Conv2d(6, 16, 5), classes, head)
+    return LeNet(nn.Conv2d(channels, 6, 5), nn.Conv2d(6, 16, 5), classes, head)

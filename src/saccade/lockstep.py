@@ -1,0 +1,192 @@
+"""Runs of one small net, step by step together: stacked weights, one backward pass, one update for all of them.
+
+A small net's step is mostly the asking, not the work. A run asks for its steps (`Ask`); whoever drives it answers,
+one run by itself (`alone`) or several at once (`together`). Runs keep their own data, order, curve and state: on the
+machines tried they end with the same bits either way; elsewhere the last digits may differ, as between two machines.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from saccade.spec import Recipe
+
+Event = TypeVar("Event")
+Answer = tuple[Tensor, Tensor, float]  # logits and loss before the step, seconds that it took
+TRIAL = 5  # steps of each kind that decide whether stacking pays
+PAYS = 1.05
+
+_gains: dict[tuple[Any, ...], float] = {}  # what trials of this process found
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A step that a run wants done: its batch, what to update, and how to do it by itself."""
+
+    step: int
+    x: Tensor
+    y: Tensor
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    recipe: Recipe
+    by_itself: Callable[[], Answer]
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """A run's steps are from now on done with others', or not: `gain` is how many times faster that was."""
+
+    replicas: int
+    gain: float
+
+
+Asking = Generator["Ask | Event", Answer | None, None]
+
+
+def alone(asking: Asking[Event]) -> Iterator[Event]:
+    """The run's events; its steps are done one by one."""
+    answer = None
+    try:
+        while True:
+            try:
+                event = asking.send(answer)
+            except StopIteration:
+                return
+            answer = event.by_itself() if isinstance(event, Ask) else None
+            if not isinstance(event, Ask):
+                yield event
+    finally:
+        asking.close()
+
+
+def together(runs: Sequence[Asking[Event]]) -> Iterator[tuple[int, Event | Grouped]]:
+    """The events of several runs, each with its number. A run that is behind (resumed) catches up first."""
+    waiting: dict[int, Ask] = {}
+    group = _Group()
+    kept = torch.get_rng_state()  # runs put it back too, but not in the order in which they took it
+
+    def go_on(i: int, answer: Answer | None) -> Iterator[tuple[int, Event | Grouped]]:
+        while True:
+            try:
+                event = runs[i].send(answer)
+            except StopIteration:
+                return
+            if isinstance(event, Ask):
+                waiting[i] = event
+                return
+            answer = None
+            yield i, event
+
+    try:
+        for i in range(len(runs)):
+            yield from go_on(i, None)
+        while waiting:
+            step = min(ask.step for ask in waiting.values())
+            now = {i: ask for i, ask in waiting.items() if ask.step == step}
+            answers = group.learn(list(now.values()))
+            for news in group.news():
+                yield from ((i, news) for i in now)
+            for i, answer in zip(now, answers, strict=True):
+                del waiting[i]
+                yield from go_on(i, answer)
+    finally:
+        for run in runs:
+            run.close()
+        torch.set_rng_state(kept)
+
+
+class _Group:
+    """Answers asks of the same step. The first ones one by one, timed; then stacked, timed; then what was faster."""
+
+    def __init__(self) -> None:
+        self.stack: Stack | None = None
+        self.kind: tuple[Any, ...] = ()
+        self.spent: tuple[list[float], list[float]] = ([], [])  # one by one, stacked
+        self.told: list[Grouped] = []
+
+    def learn(self, asks: Sequence[Ask]) -> list[Answer]:
+        members = tuple(ask.model for ask in asks)
+        if self.stack is not None and self.stack.members != members:
+            self.stack = None  # views stay valid: nothing else writes to what they show
+        if not fits(asks):
+            return [ask.by_itself() for ask in asks]
+        kind = (type(members[0]), len(asks), asks[0].x.shape)
+        if kind != self.kind:
+            self.kind, self.spent = kind, ([], [])
+        stacked = _gains[kind] >= PAYS if kind in _gains else len(self.spent[0]) >= TRIAL
+        if stacked and self.stack is None:
+            self.stack = Stack(asks)
+        began = time.perf_counter()
+        answers = self.stack.learn(asks) if self.stack else [ask.by_itself() for ask in asks]
+        if kind not in _gains:
+            self.spent[stacked].append(time.perf_counter() - began)
+            if len(self.spent[1]) == TRIAL:
+                _gains[kind] = statistics.median(self.spent[0]) / statistics.median(self.spent[1])
+                self.told.append(Grouped(len(asks), _gains[kind]))
+                self.stack = self.stack if _gains[kind] >= PAYS else None
+        return answers
+
+    def news(self) -> list[Grouped]:
+        told, self.told = self.told, []
+        return told
+
+
+def fits(asks: Sequence[Ask]) -> bool:
+    """Whether these can be stacked: one kind of net that knows how, one recipe, one shape, a step done already."""
+    first = asks[0]
+    return (len(asks) > 1 and hasattr(first.model, "together") and not first.recipe.clip
+            and first.recipe.precision == "float32" and os.environ.get("SACCADE_LOCKSTEP") != "off"
+            and all(type(ask.model) is type(first.model) and ask.recipe == first.recipe
+                    and ask.x.shape == first.x.shape for ask in asks)
+            and all(ask.optimizer.state.get(p) for ask in asks for p in ask.model.parameters()))
+
+
+class Stack:
+    """The weights of several nets and their gradients as stacks; the nets' own are views into them.
+
+    The update goes net by net, tensor by tensor, though in one call: its vector and its scalar code round differently,
+    and which one an element meets depends on where its tensor ends.
+    """
+
+    def __init__(self, asks: Sequence[Ask]) -> None:
+        self.members = tuple(ask.model for ask in asks)
+        self.weights: dict[str, nn.Parameter] = {}
+        for name, _ in self.members[0].named_parameters():
+            own = [member.get_parameter(name) for member in self.members]
+            stacked = self.weights[name] = nn.Parameter(torch.stack([p.detach() for p in own]))
+            stacked.grad = torch.zeros_like(stacked)
+            for p, value, grad in zip(own, stacked.detach(), stacked.grad, strict=True):
+                p.data, p.grad = value, grad
+        each = [ask.optimizer for ask in asks]
+        groups = [{**same[0], "params": [p for group in same for p in group["params"]]}
+                  for same in zip(*(o.param_groups for o in each), strict=True)]
+        self.optimizer = type(each[0])(groups)  # type: ignore[call-arg]
+        self.optimizer.state.update({p: state for o in each for p, state in o.state.items()})
+
+    def learn(self, asks: Sequence[Ask]) -> list[Answer]:
+        began, n = time.perf_counter(), len(asks)
+        for group, given in zip(self.optimizer.param_groups, asks[0].optimizer.param_groups, strict=True):
+            group["lr"] = given["lr"]
+        for weight in self.weights.values():
+            assert weight.grad is not None
+            weight.grad.zero_()
+        logits = self._forward(torch.stack([ask.x for ask in asks]))
+        losses = F.cross_entropy(logits.flatten(0, 1), torch.cat([ask.y for ask in asks]), reduction="none",
+                                 label_smoothing=asks[0].recipe.label_smoothing).view(n, -1).mean(1)
+        torch.autograd.backward(losses, torch.ones_like(losses))
+        self.optimizer.step()
+        seconds = (time.perf_counter() - began) / n
+        return [(z, loss, seconds) for z, loss in zip(logits.detach(), losses.detach(), strict=True)]
+
+    def _forward(self, x: Tensor) -> Tensor:
+        function: Callable[[Mapping[str, Tensor], Tensor], Tensor] = self.members[0].together  # type: ignore[assignment]
+        return function(self.weights, x)
