@@ -183,6 +183,23 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(tmp_path):
     assert list(lab.glob("runs/*/state.sealed")) or list(lab.glob("runs/*/done.json"))
 
 
+def test_a_gpu_is_shared_by_as_many_small_runs_as_fit(monkeypatch):
+    """No GPU here: what nvidia-smi would print stands in for it."""
+    monkeypatch.setattr(launch, "cores", lambda: 8)
+    monkeypatch.setattr(launch, "_ask_nvidia", lambda *words: ["24000", "3000"] if "memory.free" in words[0] else
+                        ["GPU 0: one", "GPU 1: two"])
+    places, need = launch.devices("cuda"), 1000 * 2**20
+    assert places == ["cuda:0", "cuda:1"]
+    assert launch.share(places, need, None) == ["cuda:0", "cuda:1", "cuda:0", "cuda:0", "cuda:0"]
+    assert launch.share(places, 30_000 * 2**20, None) == places  # too large for company
+    assert launch.share(places, 0.0, None) == places and launch.share(places, need, 2) == places
+    assert launch.share(["cpu", "cpu"], need, None) == ["cpu", "cpu"]
+    monkeypatch.setattr(launch, "cores", lambda: 4)
+    assert len(launch.share(places, need, None)) == 3  # a process needs a core to feed its GPU
+    monkeypatch.setattr(launch, "_ask_nvidia", lambda *words: ["[N/A]"])
+    assert launch.share(places, need, None) == places
+
+
 def test_loaded_weights_are_the_trained_ones(lab):
     list(perform(lab, task()))
     subject = load(lab, task().run)

@@ -41,6 +41,7 @@ def train_all(tasks: Sequence[Task], lab: Lab, *, device: str = "auto", jobs: in
         raise SaccadeError(f"damaged runs in {lab.root}: {', '.join(found.damaged)}; see saccade lab verify.")
     places = launch.devices(device, jobs)
     cost = plan.price(found, lab, places[0], plugins)
+    places = launch.share(places, cost.memory, jobs)
     board = live.Board(tasks, found.complete, cost.seconds, len(places))
     live.follow(launch.local(plan.longest_first(found, cost), lab, places=places, plugins=plugins), board, quiet)
     return plan.table_of(lab, tasks)
@@ -76,6 +77,7 @@ def run(study: str, scale: str = "small", *, lab: str | Path = "lab", device: st
     todo = session.prepare(opened, say=say)
     places = launch.devices(device, jobs)
     if todo.todo:
-        session.perform(opened, todo, plan.price(todo, opened.lab, places[0]), places=places, quiet=quiet)
+        cost = plan.price(todo, opened.lab, places[0])
+        session.perform(opened, todo, cost, places=launch.share(places, cost.memory, jobs), quiet=quiet)
     session.write(opened)
     return opened

@@ -13,6 +13,7 @@ from saccade.spec import Run
 from saccade.subject import Subject, standardise
 from saccade.training import check_device, make_optimizer
 
+CONTEXT = 600 * 2**20  # bytes that a process takes of a GPU before its first tensor, about
 ENOUGH = 0.2  # seconds to time: a study has dozens of nets, and the answer is only for a plan
 
 
@@ -40,8 +41,11 @@ def cost(run: Run, device: str = "cpu") -> dict[str, float]:
     fixed, each = line(few, _time(lambda: step(few)), batch, _time(lambda: step(batch)))
     subject = Subject(model, images.mean, images.std, device)
     some = images.head(64)
-    return {"step_seconds": fixed, "picture_seconds": each, "parameters": models.parameters(model),
+    told = {"step_seconds": fixed, "picture_seconds": each, "parameters": models.parameters(model),
             "answer_seconds": _time(lambda: subject.correct(some)) / len(some)}
+    if device.startswith("cuda"):
+        told["memory"] = torch.cuda.max_memory_reserved(device) + CONTEXT
+    return told
 
 
 def line(few: int, t_few: float, many: int, t_many: float) -> tuple[float, float]:

@@ -196,6 +196,7 @@ def run(study: Positional[Study], scale: ScaleName = "small",
         session.fetch(opened.tasks, live.printer(quiet), progress)
     todo = session.prepare(opened, retry, redo_damaged, tell)
     cost = plan.price(todo, opened.lab, places[0], plugin)
+    places = launch.share(places, cost.memory, jobs)
     planned = {"study": opened.study.name, "scale": scale, "runs": len(todo.tasks), "complete": len(todo.complete),
                "to train": len(todo.train), "to measure": len(todo.measure), "failed": len(todo.failed),
                "seconds": round(cost.wall(len(places)), 1), "jobs": len(places), "device": places[0]}

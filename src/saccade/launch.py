@@ -32,6 +32,7 @@ FREE = ("ready", "busy", "finished", "diverged", "timeout", "failed", "stopped",
 RETRIES = 2  # how often a task whose worker died is tried again
 POLL = 1.0  # seconds between looks at runs that another launcher has
 PATIENCE = 60.0  # seconds that a stopping worker gets to save
+SHARERS = 4  # runs that share a GPU at most
 LOCKSTEP = 8  # runs of one small net that a worker may train together; more gain little and wait longer for each other
 
 # Freed memory is kept instead of being handed back page by page: up to 1.2 times faster, the same numbers.
@@ -64,12 +65,32 @@ def devices(device: str, jobs: int | None = None) -> list[str]:
     return ["cpu"] * (jobs or cores())
 
 
+def share(places: Sequence[str], need: float, jobs: int | None) -> list[str]:
+    """GPUs again, each as often as runs that need so many bytes fit into what it has free now; not if jobs are given.
+
+    A small net leaves most of a GPU idle. Half of the memory is left alone, as measured need is that of one step.
+    """
+    if jobs or not need or not places[0].startswith("cuda"):
+        return list(places)
+    free, most = _free_memory(), max(1, min(SHARERS, cores() // len(places)))
+    times = {place: max(1, min(most, int(free.get(place, 0.0) / 2 // need))) for place in places}
+    return [place for turn in range(most) for place in places if turn < times[place]]
+
+
 def _gpus() -> int:
+    return sum(line.startswith("GPU ") for line in _ask_nvidia("-L"))
+
+
+def _free_memory() -> dict[str, float]:
+    told = _ask_nvidia("--query-gpu=memory.free", "--format=csv,noheader,nounits")
+    return {f"cuda:{i}": float(mib) * 2**20 for i, mib in enumerate(told) if mib.strip().isdigit()}
+
+
+def _ask_nvidia(*words: str) -> list[str]:
     tool = shutil.which("nvidia-smi")
     if not tool:
-        return 0
-    listed = subprocess.run([tool, "-L"], capture_output=True, text=True, check=False)
-    return sum(line.startswith("GPU ") for line in listed.stdout.splitlines())
+        return []
+    return subprocess.run([tool, *words], capture_output=True, text=True, check=False).stdout.splitlines()
 
 
 @dataclass

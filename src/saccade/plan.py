@@ -108,9 +108,10 @@ def table_of(lab: Lab, tasks: Sequence[Task]) -> Table:
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds of one core that each task still needs, by key."""
+    """Seconds of one core that each task still needs, by key; bytes of a GPU that the largest one needs."""
 
     seconds: Mapping[str, float]
+    memory: float = 0.0
 
     def by_arm(self, tasks: Sequence[Task]) -> dict[str, dict[str, float]]:
         told: dict[str, dict[str, float]] = {}
@@ -145,7 +146,7 @@ def price(plan: Plan, lab: Lab, device: str, plugins: Sequence[str] = ()) -> Cos
         step = each["step_seconds"] + each["picture_seconds"] * recipe.batch
         train = recipe.steps * step if task.run.key in training else 0.0
         seconds[task.run.key] = train + sum(map(answers, _unmeasured(lab, task))) * each["answer_seconds"]
-    return Cost(seconds)
+    return Cost(seconds, max((known[k].get("memory", 0.0) for k in kinds), default=0.0))
 
 
 def _kind(run: Run, device: str) -> str:
