@@ -18,7 +18,9 @@ from torch.nn import functional as F
 
 from saccade import kernels
 
-WIDEST = 8  # beyond this width matrix products win over the kernel's loops
+WIDEST = 16  # the kernel takes half the time of `Recompute` at this width; wider is not tried
+WIDEST_FUSED = 12  # beyond this width torch's own fused attention is as fast
+STEP = 16  # the kernel wants rows of a multiple of this many tokens
 LOG2_E, LN_2 = 1.4426950408889634, 0.6931471805599453  # both fast paths work in powers of two
 FEWEST = 64  # below this many tokens the dense map fits in cache anyway
 
@@ -40,14 +42,14 @@ def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     width, tokens = q.shape[2:]
     if tokens < FEWEST:
         return dense(q, k, v)
-    fast = has_kernel(q, width)
+    fast = has_kernel(q, width, WIDEST)
     q = q * (LOG2_E * width**-0.5)
     return Native.apply(q, k, v) if fast else Recompute.apply(q, k, v)
 
 
-def has_kernel(x: Tensor, width: int) -> bool:
-    """Whether attention on such numbers in heads of this width runs in C."""
-    return (x.device.type == "cpu" and x.dtype == torch.float32 and width <= WIDEST
+def has_kernel(x: Tensor, width: int, widest: int = WIDEST_FUSED) -> bool:
+    """Whether attention on such numbers in heads of this width should run in C."""
+    return (x.device.type == "cpu" and x.dtype == torch.float32 and width <= widest
             and kernels.short_heads(width) is not None)
 
 
@@ -96,20 +98,20 @@ class Native(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        q, k, v = (t.contiguous() for t in (q, k, v))
-        out, lse = torch.empty_like(v), q.new_empty(*q.shape[:2], q.shape[3])
-        _kernel(q).forward(*map(_pointer, (q, k, v, out, lse)), *_sizes(q))
-        ctx.save_for_backward(q, k, v, out, lse)
-        return out
+        ctx.tokens = q.shape[3]
+        q, k, v = map(_filled_up, (q, k, v))
+        out, norm = torch.empty_like(v), q.new_empty(*q.shape[:2], q.shape[3])
+        _kernel(q).forward(*map(_pointer, (q, k, v, out, norm)), len(q) * q.shape[1], ctx.tokens)
+        ctx.save_for_backward(q, k, v, out, norm)
+        return out[..., :ctx.tokens]
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
-        q, k, v, out, lse = ctx.saved_tensors
-        grad = grad.contiguous()
-        gq, gk, gv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
-        _kernel(q).backward(*map(_pointer, (q, k, v, out, lse, grad, gq, gk, gv)), *_sizes(q))
-        return gq, gk, gv
+        q, k, v, out, norm = ctx.saved_tensors
+        grad, gq, gk, gv = _filled_up(grad), torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
+        _kernel(q).backward(*map(_pointer, (q, k, v, out, norm, grad, gq, gk, gv)), len(q) * q.shape[1], ctx.tokens)
+        return gq[..., :ctx.tokens], gk[..., :ctx.tokens], gv[..., :ctx.tokens]
 
 
 def _and_ones(t: Tensor) -> Tensor:
@@ -127,5 +129,7 @@ def _pointer(t: Tensor) -> ctypes.c_void_p:
     return ctypes.c_void_p(t.data_ptr())
 
 
-def _sizes(q: Tensor) -> tuple[int, int]:
-    return q.shape[0] * q.shape[1], q.shape[3]
+def _filled_up(t: Tensor) -> Tensor:
+    """In one piece, with zeros after the last token up to a multiple of STEP."""
+    missing = -t.shape[3] % STEP
+    return (F.pad(t, (0, missing)) if missing else t).contiguous()
