@@ -66,9 +66,19 @@ def test_native_refuses_shapes_that_do_not_fit():
 
 
 @needs_kernels
+def test_native_sums_take_a_broadcast_gradient():
+    x, weights = random(1, 4, 6, 6, dtype=torch.float32), random(1, 2, 9, 4, 4, dtype=torch.float32)
+    tensors = [x.requires_grad_(), weights.requires_grad_()]
+    for a, b in zip(*(torch.autograd.grad(f(*tensors).sum(), tensors) for f in (aggregate, unfolded)), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
+
+
+@needs_kernels
 @pytest.mark.parametrize("training", [True, False])
-def test_native_pairwise_is_as_close_to_float64_as_the_naive_layer(training):
-    exact, x = layer().train(training), random(2, 32, 6, 7)
+@pytest.mark.parametrize(("share", "size", "h", "w"), [
+    (4, 3, 6, 7), (8, 7, 8, 8), (1, 3, 4, 17), (2, 5, 3, 11), (4, 7, 5, 2), (8, 3, 2, 1)])  # also maps below the window
+def test_native_pairwise_is_as_close_to_float64_as_the_naive_layer(training, share, size, h, w):
+    exact, x = layer(size, share).train(training), random(2, 32, h, w)
     single = copy.deepcopy(exact).float()
     naive, facts = copy.deepcopy(single), []
     for net, function in ((single, single.forward), (naive, naive.dense), (exact, exact.dense)):
@@ -99,9 +109,34 @@ def test_views_go_row_by_row():
     assert padded(x[None, None].float(), 3)[0, 0, 0, 0] == 5  # by reflection
 
 
-def layer(**args):
+@needs_kernels
+def test_native_pairwise_takes_views_and_a_broadcast_gradient():
+    net, x = layer().float(), random(2, 6, 32, 9, dtype=torch.float32).transpose(1, 2).requires_grad_()
+    tensors = [x, net.beta.weight]
+    for a, b in zip(*(torch.autograd.grad(f(x).sum(), tensors) for f in (net.forward, net.dense)), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])  # the kernel and pure torch
+def test_pairwise_keeps_nan(dtype):
+    net, x = layer(share=8).eval().to(dtype), random(2, 32, 9, 12, dtype=dtype)
+    x[0, 0, 4, 6] = float("nan")
+    out = net(x)
+    assert torch.equal(out.isnan(), net.dense(x).isnan()) and out.isnan().any() and not out.isnan().all()
+    assert net.train()(x).isnan().all()
+
+
+def test_pairwise_learns_after_it_was_tried_in_inference_mode():
+    net, x = layer(), random(2, 32, 13, 13)
+    with torch.inference_mode():
+        net(x)
+    net(x).sum().backward()
+    assert net.mix.weight.grad is not None
+
+
+def layer(size=3, share=4, **args):
     torch.manual_seed(0)
-    made = PairwiseAttention(32, 3, share=4, **args).double()
+    made = PairwiseAttention(32, size, share=share, **args).double()
     for p in made.parameters():  # away from zero biases: equal positions would lie on the kink of the ReLU
         torch.nn.init.normal_(p)
     return made

@@ -48,15 +48,15 @@ def run(quick: bool, only: str, tell: Callable[[str], None]) -> Row:
             found["absent"].append(line["absent"])
         else:
             add(line["row"])
-    budget = {"rounds": 5, "seconds": 0.3} if quick else {"rounds": 7, "seconds": 1.0}
+    turns: dict[str, Any] = {"rounds": 5, "seconds": 0.3} if quick else {"rounds": 7, "seconds": 1.0}
     many: tuple[tuple[str, Callable[[], Row]], ...] = (
-        ("digits study, CNN replicas", lambda: processes.replicas(False, rounds=int(budget["rounds"]),
-                                                                  seconds=budget["seconds"])),
-        ("digits study, CNN replicas, one thread", lambda: processes.replicas(True, rounds=int(budget["rounds"]),
-                                                                              seconds=budget["seconds"])),
-        ("worker processes", lambda: processes.workers(rounds=int(budget["rounds"]), seconds=budget["seconds"])))
+        ("digits study, CNN replicas", lambda: processes.replicas(False, **turns)),
+        ("digits study, CNN replicas, one thread", lambda: processes.replicas(True, **turns)),
+        ("worker processes", lambda: processes.workers(True, **turns)),
+        ("worker processes, pure torch", lambda: processes.workers(False, **turns)),
+        ("replicas in lock-step", lambda: processes.lockstep(**turns)))
     for name, measure in many:
-        if only in name and not (quick and name.endswith("one thread")):
+        if only in name and not (quick and name.endswith(("one thread", "pure torch", "lock-step"))):
             add(measure())
     by_name = {(r["name"], r["setting"], r["against"]): r for r in rows}
     for line in inside("memory", {**FRESH_PAGES, **one_thread}, quick, only):
@@ -72,7 +72,7 @@ def run(quick: bool, only: str, tell: Callable[[str], None]) -> Row:
         for line in inside("swell", {**FRESH_PAGES, **one_thread}, quick, only):
             grown = next(g for g in found["scaling"] if g["name"] == line["name"])
             grown |= {"bytes": line["bytes"], "memory_exponent": line["exponent"]}
-        found["scaling"] += [scaling.replicas(), scaling.runs()]
+        found["scaling"] += [scaling.replicas(), scaling.lockstep(), scaling.runs()]
         found["cost_model"] = list(inside("cost", one_thread, quick, only))
     found["seconds"] = time.perf_counter() - began
     return found
@@ -85,6 +85,8 @@ def main() -> None:
     flags.add_argument("--to", default=".", metavar="DIR", help="where results/ and docs/ are")
     asked = flags.parse_args()
     found = run(asked.quick, asked.only, lambda text: print(text, flush=True))
+    before = Path(asked.to) / "results/bench.json"
+    found["slower"] = page.slower(found, json.loads(before.read_text())) if before.exists() else []
     print("\n" + page.table(found))
     if not asked.quick and not asked.only:
         for name, text in (("results/bench.json", json.dumps(found, indent=1) + "\n"),

@@ -9,11 +9,13 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from saccade import kernels
 from saccade.bench.measure import Pair, difference
 from saccade.bench.pure import without_kernels
 from saccade.layers.content_attention import ContentAttention
+from saccade.layers.conv_pool import conv_relu_pool
 from saccade.layers.local_aggregation import aggregate, unfolded
 from saccade.layers.pairwise_attention import PairwiseAttention
 from saccade.layers.position_attention import LearnedPositionAttention, QuadraticAttention, dense
@@ -131,6 +133,26 @@ def pairwise(n: int, native: bool) -> Pair | str:
                 f"outputs and all gradients, {str(dtype)[6:]}", error, tolerance, 1.0, counted=False)
 
 
+def small_convolution(n: int) -> Pair | str:
+    name, setting = "small convolution, ReLU and pooling", f"3 to 6 channels, 5x5, 32x32, batch {n}, C kernel"
+    if why := kernels.why_not():
+        return f"{name} ({setting}): no kernel, {why}"
+    torch.manual_seed(0)
+    conv, x = nn.Conv2d(3, 6, 5), numbers(n, 3, 32, 32)
+    # Where two places of a window are almost equal, rounding decides which one wins: compared on whole numbers.
+    whole, few = copy.deepcopy(conv), torch.randint(-4, 5, (4, 3, 32, 32)).float().requires_grad_()
+    for p in whole.parameters():
+        p.data = torch.randint(-3, 4, p.shape).float()
+
+    def theirs(layer: nn.Module, x: Tensor) -> Tensor:
+        return F.max_pool2d(F.relu(layer(x)), 2)
+
+    return Pair(name, setting, f"Conv2d, relu, max_pool2d, {TORCH}", 2.0, lambda: both_ways(conv_relu_pool, conv, x),
+                lambda: both_ways(theirs, conv, x), "outputs and all gradients, float32",
+                lambda: difference(both_ways(conv_relu_pool, whole, few), both_ways(theirs, whole, few)), 1e-6,
+                counted=False)
+
+
 def cases(quick: bool) -> list[Callable[[], Pair | str]]:
     n, less = (10, None) if quick else (30, 5.0)  # the weights' own gradients hide the saving in a small batch
     kinds: list[tuple[type[Layer], str, int, float, float | None]] = [
@@ -140,4 +162,4 @@ def cases(quick: bool) -> list[Callable[[], Pair | str]]:
         kinds.append((ContentAttention, "learned positions with content, layer", 8, 1.1, None))
     made: list[Callable[[], Pair | str]] = [functools.partial(attention, *kind) for kind in kinds]
     made += [functools.partial(make, 8, native) for make in (aggregation, pairwise) for native in (False, True)]
-    return made
+    return made if quick else [*made, functools.partial(small_convolution, 16)]

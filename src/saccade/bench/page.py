@@ -55,10 +55,24 @@ def table(found: Row) -> str:
     text = ["  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows]
     text.insert(1, "-" * len(text[0]))
     said = found["machine"]
-    text += ["", *found["absent"], f"{said['cpu']}, {said['cores']} cores, torch {said['torch']}; "
+    text += ["", *found["absent"], *(f"slower than the run before: {row}" for row in found.get("slower", ()))]
+    text += [f"{said['cpu']}, {said['cores']} cores, torch {said['torch']}; "
              f"matrix product {found['gemm'] / 1e9:.0f} GFLOP/s on one thread; {found['seconds']:.0f} s in all; "
              "* below the aim"]
     return "\n".join(text)
+
+
+def slower(found: Row, before: Row) -> list[str]:
+    """Rows whose whole interval lies below that of the run before, on the same kind of machine."""
+    if found["machine"]["cpu"] != before["machine"]["cpu"]:
+        return []
+    past = {(r["name"], r["setting"], r["against"]): r for r in before["rows"] if r["is_equal"]}
+    told = []
+    for row in (r for r in found["rows"] if r["is_equal"]):
+        old = past.get((row["name"], row["setting"], row["against"]))
+        if old is not None and row["high"] < old["low"]:
+            told.append(f"{row['name']} ({row['setting']}): {row['ratio']:.2f}, it was {old['ratio']:.2f}")
+    return told
 
 
 def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

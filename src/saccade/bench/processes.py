@@ -16,6 +16,7 @@ from saccade import launch
 from saccade.bench.measure import FEWEST, PATIENCE, Timing, ratios
 from saccade.bench.steps import BATCH
 
+GROUP = f"group:{launch.LOCKSTEP}"
 SET_UP = 20 * launch.LOCKSTEP  # steps: a group's trial is over then
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 ONE_THREAD = {**launch.ALLOCATOR, **dict.fromkeys(THREADS, "1")}  # what the launcher gives its workers
@@ -108,7 +109,7 @@ def replicas(tuned: bool, *, rounds: int, seconds: float) -> dict[str, Any]:
                    f"peer with {'one thread' if tuned else 'default threads'}",
         "against": f"Dataset + DataLoader(num_workers=2), one model at a time, torch {torch}", "aim": 8.0,
         "equal": "a batch and its gradients, float32", "tolerance": 1e-4, "memory_aim": None}
-    with trainers(("loader", 0, peer_env), *(("group", seed, ONE_THREAD) for seed in range(n))) as (peer, *ours):
+    with trainers(("loader", 0, peer_env), *((GROUP, seed, ONE_THREAD) for seed in range(n))) as (peer, *ours):
         peer.ask("error")
         told = peer.answer()
         row |= {"error": told["error"], "is_equal": told["error"] <= row["tolerance"]}
@@ -118,15 +119,36 @@ def replicas(tuned: bool, *, rounds: int, seconds: float) -> dict[str, Any]:
     return row
 
 
-def workers(*, rounds: int, seconds: float) -> dict[str, Any]:
-    """A process a core against one process with a thread a core."""
+def lockstep(*, rounds: int, seconds: float) -> dict[str, Any]:
+    """Replicas of a worker together against the same worker with one after another."""
+    torch = importlib.metadata.version("torch")
+    row: dict[str, Any] = {
+        "name": "replicas in lock-step, one process", "setting": f"LeNet, batch {BATCH}, {launch.LOCKSTEP} replicas",
+        "against": f"the same loop, one replica at a time, torch {torch}", "aim": 1.0,
+        "equal": "the first replica's loss after 10 steps", "tolerance": 1e-5, "memory_aim": None}
+    with trainers(("library", 0, ONE_THREAD), (GROUP, 0, ONE_THREAD)) as (peer, ours):
+        losses = []
+        for trainer, steps in ((peer, 10), (ours, 9 * launch.LOCKSTEP + 1)):
+            trainer.ask(steps)
+            losses.append(trainer.answer()["loss"])
+        row["error"] = abs(losses[0] - losses[1]) / abs(losses[0])
+        row["is_equal"] = row["error"] <= row["tolerance"]
+        if row["is_equal"]:
+            row |= _ratio(take_turns(([ours], [peer]), rounds=rounds, seconds=seconds))
+    return row
+
+
+def workers(native: bool, *, rounds: int, seconds: float) -> dict[str, Any]:
+    """A process a core against one process with a thread a core, the same code on both sides."""
     torch, n = importlib.metadata.version("torch"), launch.cores()
     row: dict[str, Any] = {
-        "name": f"{n} worker processes of one thread, smallest net", "setting": f"LeNet, batch {BATCH}",
+        "name": f"{n} worker processes of one thread, smallest net",
+        "setting": f"LeNet, batch {BATCH}, {'C kernel' if native else 'pure torch'} on both sides",
         "against": f"one process with {n} threads, torch {torch}", "aim": 1.5,
         "equal": "the loss after 5 steps", "tolerance": 1e-4, "memory_aim": None}
-    several = {**launch.ALLOCATOR, **dict.fromkeys(THREADS, str(n))}
-    with trainers(("library", 0, several), *(("library", seed, ONE_THREAD) for seed in range(n))) as (peer, *ours):
+    path = {} if native else {"SACCADE_KERNELS": "off"}
+    several, single = {**launch.ALLOCATOR, **dict.fromkeys(THREADS, str(n)), **path}, {**ONE_THREAD, **path}
+    with trainers(("library", 0, several), *(("library", seed, single) for seed in range(n))) as (peer, *ours):
         losses = []
         for trainer in (peer, ours[0]):
             trainer.ask(5)

@@ -25,6 +25,7 @@ from saccade.training import fit
 
 Row = dict[str, Any]
 TOKENS, POINTS, RUNS = (100, 196, 400, 784), (256, 512, 1024, 2048), (2, 4, 8, 16)
+TOGETHER = (1, 2, 4, 8)
 REPEATS = 3
 
 
@@ -103,6 +104,17 @@ def replicas() -> Row:
             spent.append(together(made[:n], 300) / (300 * n * BATCH))
     return {"name": f"LeNet replicas, batch {BATCH}: seconds a picture", "of": "processes", "x": list(counts),
             "seconds": spent, "exponent": exponent(list(counts), spent) if len(spent) > 1 else 0.0}
+
+
+def lockstep() -> Row:
+    """Seconds a picture of one process, by the number of replicas that it trains together."""
+    spent = []
+    with trainers(*((f"group:{n}", 0, ONE_THREAD) for n in TOGETHER)) as made:
+        for n, trainer in zip(TOGETHER, made, strict=True):
+            together([trainer], 20 * n)  # its own trial is over then
+            spent.append(together([trainer], 320) / (320 * BATCH))
+    return {"name": f"LeNet replicas in lock-step, batch {BATCH}: seconds a picture", "of": "replicas",
+            "x": list(TOGETHER), "seconds": spent, "exponent": exponent(TOGETHER, spent)}
 
 
 def runs() -> Row:

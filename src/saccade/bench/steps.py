@@ -1,7 +1,7 @@
 """A process that trains on demand: a number of steps a line on standard input, an answer a line on standard output.
 
     python -m saccade.bench.steps library 0      the real training loop of a study's CNN replica, seed 0
-    python -m saccade.bench.steps group 0        the same, a worker's group of replicas in lock-step
+    python -m saccade.bench.steps group:8 0      the same, eight replicas in lock-step, a step of one of them at a time
     python -m saccade.bench.steps loader 0       the same net fed by Dataset and DataLoader(num_workers=2)
 
 Threads and the allocator's policy come from the environment, which only a fresh process can have.
@@ -26,7 +26,6 @@ from saccade.bench.measure import difference
 from saccade.bench.pure import without_kernels
 from saccade.data import source
 from saccade.data.images import Images, Pasted, Source
-from saccade.launch import LOCKSTEP
 from saccade.spec import Recipe, Run, Settings
 from saccade.subject import standardise
 from saccade.training import Step, train, train_together
@@ -76,9 +75,8 @@ def library(seed: int) -> Iterator[float]:
             yield event.loss.item()
 
 
-def group(first: int) -> Iterator[float]:
-    """A step here is a step of one of the replicas."""
-    runs = [run_of(LOCKSTEP * first + i) for i in range(LOCKSTEP)]
+def group(first: int, size: int) -> Iterator[float]:
+    runs = [run_of(size * first + i) for i in range(size)]
     for _, event in train_together(runs, "cpu", [None] * len(runs)):
         if isinstance(event, Step):
             yield event.loss.item()
@@ -116,14 +114,15 @@ def error(seed: int) -> float:
     return difference(*facts)
 
 
-KINDS: dict[str, Callable[[int], Iterator[float]]] = {"library": library, "group": group, "loader": loader}
+KINDS: dict[str, Callable[..., Iterator[float]]] = {"library": library, "group": group, "loader": loader}
 
 
 def main() -> None:
     kind, seed = sys.argv[1], int(sys.argv[2])
     if threads := os.environ.get("OMP_NUM_THREADS"):
         torch.set_num_threads(int(threads))
-    losses = KINDS[kind](seed)
+    name, _, size = kind.partition(":")
+    losses = KINDS[name](seed, *([int(size)] if size else []))
     for line in sys.stdin:
         if line.strip() == "error":
             answer = {"error": error(seed), "data": list(arguments().values()) or ["mnist", "cifar10"]}

@@ -55,7 +55,8 @@ def load(name: str, defines: tuple[str, ...]) -> ctypes.CDLL | None:
     if compiler is None or os.environ.get("SACCADE_KERNELS") == "off":
         return None
     source = Path(__file__).with_name(name)
-    tag = hashlib.sha256("\n".join([source.read_text(), *FLAGS, *defines, compiler, _cpu()]).encode())
+    texts = [file.read_text() for file in (source, *sorted(source.parent.glob("*.h")))]
+    tag = hashlib.sha256("\n".join([*texts, *FLAGS, *defines, compiler, _cpu()]).encode())
     try:
         folder = cache_folder() / "kernels"
         library = folder / f"{source.stem}-{tag.hexdigest()[:16]}.so"

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from saccade import kernels
 
 MOST = 16  # channels in or out; above, torch's own convolution wins
+LARGEST = 11  # side of a patch: the kernel keeps all weights on its stack
 SPARE = 8  # floats that the kernel may read beyond the last picture
 FARTHEST = 2**31 - 1  # the kernel counts in 32 bits
 
@@ -42,7 +43,7 @@ def has_room(x: Tensor, weight: Tensor) -> bool:
     """Whether there is a kernel for such pictures and weights."""
     out, channels, size, _ = weight.shape
     return (x.device.type == "cpu" and x.dtype == weight.dtype == torch.float32 and max(channels, out) <= MOST
-            and min(x.shape[2:]) > size and len(x) * x.shape[2] * x.shape[3] * MOST < FARTHEST
+            and size <= LARGEST and min(x.shape[2:]) > size and len(x) * x.shape[2] * x.shape[3] * MOST < FARTHEST
             and not torch.is_autocast_enabled("cpu") and kernels.conv_pool(channels, out, size) is not None)
 
 

@@ -40,10 +40,10 @@ def padded(x: Tensor, size: int) -> Tensor:
     h, w = x.shape[2:]
     if size // 2 < min(h, w):
         return F.pad(x, (size // 2,) * 4, mode="reflect")
-    return x[:, :, _reflected(h, size // 2, x.device)[:, None], _reflected(w, size // 2, x.device)]
+    return x[:, :, reflected(h, size // 2, x.device)[:, None], reflected(w, size // 2, x.device)]
 
 
-def _reflected(length: int, more: int, device: torch.device) -> Tensor:
+def reflected(length: int, more: int, device: torch.device) -> Tensor:
     """Places of a line that is reflected at both ends as often as needed; a line of one is repeated."""
     at, period = torch.arange(-more, length + more, device=device), max(1, 2 * length - 2)
     return torch.minimum(at % period, period - at % period)
@@ -61,9 +61,8 @@ def scattered(weights: Tensor) -> Tensor:
 def views(x: Tensor, size: int) -> Iterator[Tensor]:
     """The size x size shifted views of a padded (..., h, w) map, row by row: each (..., h - size + 1, w - size + 1)."""
     h, w = x.shape[-2] - size + 1, x.shape[-1] - size + 1
-    for i in range(size):
-        for j in range(size):
-            yield x[..., i : i + h, j : j + w]
+    for row in x.unfold(-2, h, 1).unfold(-2, w, 1).unbind(-4):
+        yield from row.unbind(-3)
 
 
 class Shifted(torch.autograd.Function):
@@ -100,7 +99,7 @@ class Native(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, weights: Tensor) -> Tensor:
         x, weights = x.contiguous(), weights.contiguous()
         ctx.save_for_backward(x, weights)
-        out = x.new_zeros(len(x), x.shape[1], *weights.shape[3:])
+        out = x.new_empty(len(x), x.shape[1], *weights.shape[3:])
         _kernel().forward(*map(_pointer, (x, weights, out)), *_sizes(x, weights))
         return out
 
@@ -108,8 +107,9 @@ class Native(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
         x, weights = ctx.saved_tensors
-        gx, gweights = torch.zeros_like(x), torch.zeros_like(weights)
-        _kernel().backward(*map(_pointer, (x, weights, grad.contiguous(), gx, gweights)), *_sizes(x, weights))
+        gx, gweights = torch.zeros_like(x), torch.empty_like(weights)
+        grad = grad.contiguous()  # with a name, for a pointer does not keep its tensor
+        _kernel().backward(*map(_pointer, (x, weights, grad, gx, gweights)), *_sizes(x, weights))
         return gx, gweights
 
 

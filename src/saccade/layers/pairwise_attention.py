@@ -1,14 +1,16 @@
 """SAN's pairwise self-attention (subtraction), after Zhao, Jia, Koltun (CVPR 2020), without unfolding anything.
 
 Weights come from [phi(x_i) - psi(x_j); p_i - p_j] by two normalisations, two 1x1 maps and a softmax over the
-neighbourhood. Three things make it cheap, all exact: the first normalisation's statistics follow from box sums of phi
-and psi; positions do not depend on the picture, so their branch is done once; and a 1x1 map of two parts side by side
-is the sum of two maps. What is left is done one shift at a time on maps that stay in cache. `dense` is the reference.
+neighbourhood. Three things make it cheap, all exact: the first normalisation's statistics follow from means over
+windows of phi and psi; the second's from those of what is mixed, before it is mixed, and so does all that comes back
+through them; and positions are two more channels of phi and psi. So of all that has a value for each pixel and shift
+only the weights need be kept, and by the C kernel not even these. `dense` is the reference.
 """
 
 from __future__ import annotations
 
 import ctypes
+import functools
 from typing import Any
 
 import torch
@@ -18,8 +20,9 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from saccade.kernels import neighbourhoods
-from saccade.layers.local_aggregation import aggregate, padded, unfolded, views
+from saccade.layers.local_aggregation import padded, reflected, unfolded, views
 
+Known = tuple[Tensor, Tensor] | None  # a normalisation's mean and variance where they do not come from the batch
 NO_KEYS = "this layer has no keys of its own and must be given some"
 
 
@@ -64,7 +67,7 @@ class PairwiseAttention(NeighbourhoodMaps):
             keys = self.psi(x)
         n, _, h, w = x.shape
         area = self.size**2
-        p = self.position(_coordinates(h, w, x))
+        p = self.position(_coordinates(h, w, x.dtype, x.device))
         q, k, pk = (t.flatten(2).unsqueeze(2) if i == 0 else
                     F.unfold(padded(t, self.size), self.size).view(len(t), -1, area, h * w)
                     for i, t in enumerate((self.phi(x), keys, p)))
@@ -80,41 +83,37 @@ class PairwiseAttention(NeighbourhoodMaps):
 
     def attend(self, phi: Tensor, psi: Tensor, beta: Tensor) -> Tensor:
         n, _, h, w = phi.shape
-        psi, beta = padded(psi, self.size), padded(beta, self.size)
-        p = self.position(_coordinates(h, w, phi))
-        around = F.unfold(padded(p, self.size), self.size).view(2, -1, h, w)  # one small picture: cheap
-        apart = p[0, :, None] - around
-        mean, var = self._statistics(phi, psi, apart)
-        scale = self.norm1.weight * torch.rsqrt(var + self.norm1.eps)
-        shift = self.norm1.bias - mean * scale
-        seen, spot = (m.flatten(1) for m in self.mix.weight.split((self.inner, 2), 1))
-        where = F.relu(apart * scale[self.inner :, None, None, None] + shift[self.inner :, None, None, None])
-        where = torch.einsum("rc,cohw->orhw", spot, where)
-        a, c = (t[: self.inner, None, None] for t in (scale, shift))
-        assert self.last.bias is not None
-        weights, mean2, var2 = _path(phi, self.inner, self.last.out_channels).apply(
-            phi * a + c, psi * a, seen, where, self.norm2.weight, self.norm2.bias, self.last.weight.flatten(1),
-            None if self.training else (self.norm2.running_mean, self.norm2.running_var), self.norm2.eps)
+        mean, var = self._statistics(phi, psi)
+        scale = (self.norm1.weight * torch.rsqrt(var + self.norm1.eps))[:, None, None]
+        # A position's bias cancels between two of them, the last map's in the softmax: gradients of zero, not none.
+        assert self.position.bias is not None and self.last.bias is not None
+        nothing = 0 * (self.position.bias.sum() + self.last.bias.sum())
+        shift = (self.norm1.bias - mean * scale[:, 0, 0] + nothing)[:, None, None]
+        places = _coordinates(h, w, phi.dtype, phi.device).flatten(2)[0]
+        place = torch.mm(self.position.weight.flatten(1), places).view(-1, h, w).expand(n, -1, -1, -1)
+        phi, psi = torch.cat([phi, place], 1) * scale + shift, torch.cat([psi, place], 1) * scale
+        known = None if self.training else (self.norm2.running_mean, self.norm2.running_var)
+        path = _path(phi, self.inner, self.last.out_channels)
+        if path is Shifted:  # the kernel pads itself
+            psi, beta = padded(psi, self.size), padded(beta, self.size)
+        out, mean2, var2 = path.apply(
+            phi, psi, beta, self.mix.weight.flatten(1), self.norm2.weight, self.norm2.bias, self.last.weight.flatten(1),
+            known, self.norm2.eps, self.size)
         if self.training:
             self._remember(self.norm2, mean2, var2, n * self.size**2 * h * w)
-        # The last map's bias is one number for a whole neighbourhood and cancels: a gradient of zero, not none.
-        return aggregate(beta, weights) + 0 * self.last.bias.sum()
+        y: Tensor = out
+        return y
 
-    def _statistics(self, phi: Tensor, psi: Tensor, apart: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and variance of the first normalisation, from box sums instead of all differences."""
+    def _statistics(self, phi: Tensor, psi: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance of the first normalisation, from means over windows instead of all differences."""
         if not self.training:
             assert self.norm1.running_mean is not None and self.norm1.running_var is not None
             return self.norm1.running_mean, self.norm1.running_var
-        # A pixel counts as often as it lies in a neighbourhood. Centred, the square of a difference opens up safely.
-        often = _windows(psi.shape[2], self.size, psi)[:, None] * _windows(psi.shape[3], self.size, psi)
-        often = often / often.sum()
-        mean_phi, mean_psi = phi.mean((0, 2, 3)), torch.einsum("nrhw,hw->r", psi, often) / len(psi)
-        a, b = phi - mean_phi[:, None, None], psi - mean_psi[:, None, None]
-        squares = (a * (a - 2 * Box.apply(b, self.size))).mean((0, 2, 3))
-        squares = squares + torch.einsum("nrhw,hw->r", b.square(), often) / len(psi)
-        var_apart, mean_apart = torch.var_mean(apart, (1, 2, 3), correction=0)
-        mean = torch.cat([mean_phi - mean_psi, mean_apart])
-        var = torch.cat([squares, var_apart])
+        mean_seen, var_seen = Differences.apply(phi, psi, self.size)
+        mean_apart, var_apart = _apart(*phi.shape[2:], self.size, phi.dtype, phi.device)
+        weight = self.position.weight.flatten(1)
+        mean = torch.cat([mean_seen, weight @ mean_apart])
+        var = torch.cat([var_seen, weight.square() @ var_apart])
         self._remember(self.norm1, mean, var, phi[:, 0].numel() * self.size**2)
         return mean, var
 
@@ -139,173 +138,212 @@ def side_by_side(x: Tensor, *layers: nn.Conv2d) -> tuple[Tensor, ...]:
     return y.unflatten(2, x.shape[2:]).split([layer.out_channels for layer in layers], 1)
 
 
-class Box(torch.autograd.Function):
-    """Means over all size x size windows, by shifted sums along one axis and then the other."""
+class Differences(torch.autograd.Function):
+    """Mean and variance, a channel each, of phi minus psi at all neighbours: from means over windows."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, size: int) -> Tensor:
-        ctx.size = size
-        h, w = x.shape[-2] - size + 1, x.shape[-1] - size + 1
-        wide = x[..., :w].clone()
-        for j in range(1, size):
-            wide += x[..., j : j + w]
-        out = wide[..., :h, :].clone()
-        for i in range(1, size):
-            out += wide[..., i : i + h, :]
-        return out.div_(size**2)
+    def forward(ctx: Any, phi: Tensor, psi: Tensor, size: int) -> tuple[Tensor, Tensor]:
+        rows, columns = (_windows(length, size, phi.dtype, phi.device) for length in phi.shape[2:])
+        often = rows.mean(0)[:, None] * columns.mean(0)  # how often a key lies in a neighbourhood
+        mean_phi, mean_psi = phi.mean((0, 2, 3)), (psi.mean(0) * often).sum((1, 2))
+        a, b = phi - mean_phi[:, None, None], psi - mean_psi[:, None, None]  # centred, squares open up safely
+        around = a - rows @ b @ columns.T
+        var = (a * (2 * around - a)).mean((0, 2, 3)) + (b.square().mean(0) * often).sum((1, 2))
+        ctx.save_for_backward(a, b, around, often, rows, columns)
+        return mean_phi - mean_psi, var
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return Box.apply(F.pad(grad, (ctx.size - 1,) * 4), ctx.size), None
+    def backward(ctx: Any, gmean: Tensor, gvar: Tensor) -> tuple[Tensor, Tensor, None]:
+        a, b, around, often, rows, columns = ctx.saved_tensors
+        one, two = (g[:, None, None] / a[:, 0].numel() for g in (gmean, 2 * gvar))
+        back = often * often.numel()
+        return one + two * around, two * (b * back - rows.T @ a @ columns) - one * back, None
 
 
-class Weights(torch.autograd.Function):
-    """softmax over shifts of last(relu(norm(seen relu(phi - psi) + where))), one shift at a time.
+class Shifted(torch.autograd.Function):
+    """From queries, keys and values on, one shift at a time for the whole batch.
 
-    phi: (n, r, h, w); psi padded; seen: (r, r); where: (area, r, h, w); last: (s, r). Gives (n, s, area, h, w) and the
-    mean and variance that were used. Inside, channels come first, so that a 1x1 map is one matrix product.
+    out = sum of beta times softmax over shifts of last(relu(norm(mix t))), t = relu(phi - psi). phi: (n, t, h, w); psi
+    and beta padded; mix: (r, t); last: (s, r). Gives (n, channels of beta, h, w) and the mean and variance that the
+    normalisation used. These, and their part of the gradients, follow from the average and the covariance of t. Inside,
+    channels come first, so that a 1x1 map is one matrix product, and t has a channel of ones, which adds offsets.
     """
 
     @staticmethod
-    def forward(ctx: Any, phi: Tensor, psi: Tensor, seen: Tensor, where: Tensor, gain: Tensor, offset: Tensor,
-                last: Tensor, known: tuple[Tensor, Tensor] | None, eps: float) -> tuple[Tensor, Tensor, Tensor]:
-        phi, psi = (rearrange(t, "n r h w -> r n h w").contiguous() for t in (phi, psi))
-        r, n, h, w = phi.shape
-        area, size = len(where), psi.shape[2] - h + 1
-        room, mixed = torch.empty_like(phi), phi.new_empty(area, r, n, h, w)
-        spot, total, squares = where, phi.new_zeros(r), phi.new_zeros(r, r)
-        for o, view in enumerate(views(psi, size)):
-            torch.sub(phi, view, out=room).relu_()
-            torch.mm(seen, room.view(r, -1), out=mixed[o].view(r, -1))
-            mixed[o] += spot[o][:, None]
-            if o == 0:  # what is added to all is taken out by the normalisation, so sums are taken near zero
-                middle = mixed[0].view(r, -1).mean(1)
-                mixed[0] -= middle[:, None, None, None]
-                spot = where - middle[:, None, None]
-            total += mixed[o].view(r, -1).sum(1)
-            squares.addmm_(mixed[o].view(r, -1), mixed[o].view(r, -1).T)
-        count = mixed[:, 0].numel()
-        mean = total / count
-        var = squares.diagonal() / count - mean.square()
-        if known is not None:
-            mean, var = known[0] - middle, known[1]
-        scale = gain * torch.rsqrt(var + eps)
-        a, c = scale[:, None], (offset - mean * scale)[:, None]
-        p = phi.new_empty(area, len(last), n, h, w)
-        for o in range(area):
-            torch.addcmul(c, mixed[o].view(r, -1), a, out=room.view(r, -1)).relu_()
-            torch.mm(last, room.view(r, -1), out=p[o].view(len(last), -1))
-        p = torch.softmax(p, 0)
-        ctx.save_for_backward(phi, psi, seen, where, last, mean, var, a, c, mixed, p)
-        ctx.trained, ctx.eps = known is None, eps
-        used = mean + middle, var
+    def forward(ctx: Any, phi: Tensor, psi: Tensor, beta: Tensor, mix: Tensor, gain: Tensor, offset: Tensor,
+                last: Tensor, known: Known, eps: float, size: int) -> tuple[Tensor, Tensor, Tensor]:
+        q, k = (rearrange(x, "n t h w -> t n h w").contiguous() for x in (phi, psi))
+        v = rearrange(beta, "n (g s) h w -> g s n h w", s=len(last)).contiguous()
+        t, n, h, w = q.shape
+        room = q.new_ones(t + 1, n, h, w)
+        kept, flat, keys = room[:t], room.view(t + 1, -1), list(views(k, size))
+        average = cov = q.new_zeros(0)
+        if known is None:
+            middle = F.relu(q - keys[0]).mean((1, 2, 3))  # squares keep their digits near zero
+            centred, least = q - middle[:, None, None, None], -middle[:, None, None, None]
+            products, turned = q.new_zeros(t + 1, t + 1), flat.T
+            for view in keys:
+                torch.maximum(torch.sub(centred, view, out=kept), least, out=kept)
+                products.addmm_(flat, turned)
+            products /= products[t, t].clone()
+            average, cov = products[t, :t] + middle, products[:t, :t] - torch.outer(products[t, :t], products[t, :t])
+        first, used, norm = norm_of(mix, gain, offset, average, cov, known, eps)
+        z, p = q.new_empty(len(mix), n * h * w), q.new_empty(size**2, len(last), n * h * w)
+        for view, logits in zip(keys, p.unbind(), strict=True):
+            torch.sub(q, view, out=kept).relu_()
+            torch.mm(last, torch.mm(first, flat, out=z).relu_(), out=logits)
+        p.sub_(p.amax(0)).exp_()
+        p.mul_(p.sum(0).reciprocal_())
+        out = q.new_zeros(len(v), len(last), n, h, w)
+        for view, weight in zip(views(v, size), p.view(-1, *out.shape[1:]).unbind(), strict=True):
+            out.addcmul_(view, weight)
+        ctx.save_for_backward(q, k, v, first, last, out, p, *norm)
         ctx.mark_non_differentiable(*used)
-        return rearrange(p, "o s n h w -> n s o h w"), *used
+        return rearrange(out, "g s n h w -> n (g s) h w"), *used
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-        phi, psi, seen, where, last, mean, var, a, c, mixed, p = ctx.saved_tensors
-        r, n, h, w = phi.shape
-        area, s, size = len(where), len(last), psi.shape[2] - h + 1
-        g = rearrange(grad, "n s o h w -> o s n h w").contiguous()
-        g = g.sub_((g * p).sum(0)).mul_(p).view(area, s, -1)
-        flat, room, spare = mixed.view(area, r, -1), phi.new_empty(r, phi[0].numel()), phi.new_empty(r, phi[0].numel())
-        gnormed, glast = torch.empty_like(flat), torch.zeros_like(last)
-        total, along = phi.new_zeros(r), phi.new_zeros(r, r)
-        for o in range(area):
-            torch.addcmul(c, flat[o], a, out=room).relu_()
-            glast.addmm_(g[o], room.T)
-            torch.mm(last.T, g[o], out=spare)
-            torch.ops.aten.threshold_backward.grad_input(spare, room, 0, grad_input=gnormed[o])
-            total += gnormed[o].sum(1)
-            along.addmm_(gnormed[o], flat[o].T)
-        inverse = torch.rsqrt(var + ctx.eps)
-        ggain = (along.diagonal() - mean * total) * inverse
-        # d mixed = scale (gnormed - its mean - normed * mean of gnormed normed): one gain a channel on each of three.
-        by_grad, by_self, by_one = a, torch.zeros_like(a), torch.zeros_like(a)
-        if ctx.trained:
-            count = flat[:, 0].numel()
-            by_self = -a * (inverse * ggain / count)[:, None]
-            by_one = -a * (total / count)[:, None] - by_self * mean[:, None]
-        gphi, gpsi = torch.zeros_like(phi), torch.zeros_like(psi)
-        gseen, gwhere = torch.zeros_like(seen), torch.empty_like(where)
-        kept, back = torch.empty_like(phi), torch.empty_like(phi)
-        for o, (view, gview) in enumerate(zip(views(psi, size), views(gpsi, size), strict=True)):
-            torch.addcmul(by_one, flat[o], by_self, out=room).addcmul_(gnormed[o], by_grad)
-            torch.sum(room.view(r, n, h, w), 1, out=gwhere[o])
-            torch.sub(phi, view, out=kept).relu_()
-            gseen.addmm_(room, kept.view(r, -1).T)
-            torch.mm(seen.T, room, out=spare)
-            torch.ops.aten.threshold_backward.grad_input(spare.view(r, n, h, w), kept, 0, grad_input=back)
-            gphi += back
-            gview -= back
-        gphi, gpsi = (rearrange(t, "r n h w -> n r h w") for t in (gphi, gpsi))
-        return gphi, gpsi, gseen, gwhere, ggain, total, glast, None, None
+        q, k, v, first, last, out, p, *norm = ctx.saved_tensors
+        (t, n, h, w), (s, r), size = q.shape, last.shape, k.shape[2] - q.shape[2] + 1
+        grad = rearrange(grad, "n (g s) h w -> g s n h w", s=s).contiguous()
+        inner = (grad * out).sum(0)
+        gq, gk, gv = (torch.zeros_like(x) for x in (q, k, v))
+        wide, gp, gt = (torch.empty_like(x) for x in (grad, inner, q))
+        room = q.new_ones(t + 1, n, h, w)
+        z, gz = (q.new_empty(r, n * h * w) for _ in range(2))
+        glast, products = torch.zeros_like(last), torch.zeros_like(first)
+        # Views of all these, made once: in loops as short as these the making would show.
+        kept, flat, g, gflat = room[:t], room.view(t + 1, -1), gp.view(s, -1), gt.view(t, -1)
+        turned, zturned, lturned, back = flat.T, z.T, last.T, first[:, :t].T
+        keys, gkeys = (list(views(x, size)) for x in (k, gk))
+        weights = p.view(-1, s, n, h, w).unbind()
+        for o, (value, gvalue) in enumerate(zip(views(v, size), views(gv, size), strict=True)):
+            gvalue.addcmul_(grad, weights[o])
+            torch.sum(torch.mul(grad, value, out=wide), 0, out=gp)
+            gp.sub_(inner).mul_(weights[o])
+            torch.sub(q, keys[o], out=kept).relu_()
+            torch.mm(first, flat, out=z).relu_()
+            glast.addmm_(g, zturned)
+            torch.mm(lturned, g, out=gz)
+            _where_positive(gz, z)
+            products.addmm_(gz, turned)
+            torch.mm(back, gz, out=gflat)
+            _where_positive(gt, kept)
+            gq += gt
+            gkeys[o] -= gt
+        gmix, ggain, by_t = through_norm(products, n * h * w * size**2, *norm)
+        for o in range(size**2 if len(by_t) else 0):
+            torch.sub(q, keys[o], out=kept).relu_()
+            torch.mm(by_t, flat, out=gflat)
+            _where_positive(gt, kept)
+            gq += gt
+            gkeys[o] -= gt
+        gphi, gpsi = (rearrange(x, "t n h w -> n t h w") for x in (gq, gk))
+        gbeta = rearrange(gv, "g s n h w -> n (g s) h w")
+        return gphi, gpsi, gbeta, gmix, ggain, products[:, t].clone(), glast, None, None, None
+
+
+_threshold_backward = torch.ops.aten.threshold_backward.grad_input
+
+
+def _where_positive(grad: Tensor, x: Tensor) -> None:
+    _threshold_backward(grad, x, 0, grad_input=grad)
+
+
+def norm_of(mix: Tensor, gain: Tensor, offset: Tensor, average: Tensor, cov: Tensor, known: Known,
+            eps: float) -> tuple[Tensor, tuple[Tensor, Tensor], list[Tensor]]:
+    """The normalisation of mix t, with its map, as one map of [t; 1]; the mean and variance it uses; what is kept.
+
+    Both follow from the average and the covariance of t, unless they are known.
+    """
+    across = mix @ cov if known is None else cov
+    mean, var = (mix @ average, (across * mix).sum(1)) if known is None else (known[0].clone(), known[1].clone())
+    inverse = torch.rsqrt(var + eps)
+    normed = torch.cat([mix, -mean[:, None]], 1).mul_(inverse[:, None])
+    first = normed * gain[:, None]
+    first[:, -1] += offset
+    return first, (mean, var), [mix, gain, inverse, normed, average, across]
+
+
+def through_norm(products: Tensor, count: int, mix: Tensor, gain: Tensor, inverse: Tensor, normed: Tensor,
+                 average: Tensor, across: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of mix and of the gain, and the matrix by which that of t still misses a map of [t; 1].
+
+    products: (r, t + 1), sums of what arrives at the normalised maps times [t; 1]. Nothing is missing where the
+    statistics were known (average is empty). Else d (mix t) = a (g - mean of g - normed * mean of g normed).
+    """
+    a, total, ggain = (gain * inverse)[:, None], products[:, -1:], (products * normed).sum(1)
+    if not len(average):
+        return a * products[:, :-1], ggain, products[:0]
+    gmix = a * (products[:, :-1] - (ggain * inverse)[:, None] * across - total * average)
+    missing = normed * ggain[:, None]
+    missing[:, -1:] += total
+    return gmix, ggain, mix.T @ (missing * (-a / count))
 
 
 class Native(torch.autograd.Function):
-    """The same by the C kernel; float32 on the CPU only. Nothing of size (n, r, area, h, w) is ever written."""
+    """The same by the C kernel; float32 on the CPU only. Nothing of size (n, ..., area, h, w) is ever written."""
 
     @staticmethod
-    def forward(ctx: Any, phi: Tensor, psi: Tensor, seen: Tensor, where: Tensor, gain: Tensor, offset: Tensor,
-                last: Tensor, known: tuple[Tensor, Tensor] | None, eps: float) -> tuple[Tensor, Tensor, Tensor]:
-        phi, psi, seen, where, last = (t.contiguous() for t in (phi, psi, seen, where, last))
-        (n, r, h, w), area = phi.shape, len(where)
-        run, shape = _kernel(r, len(last)), (n, h, w, psi.shape[2] - h + 1)
-        middle = torch.zeros_like(gain)
+    def forward(ctx: Any, phi: Tensor, psi: Tensor, beta: Tensor, mix: Tensor, gain: Tensor, offset: Tensor,
+                last: Tensor, known: Known, eps: float, size: int) -> tuple[Tensor, Tensor, Tensor]:
+        phi, mix, last = (x.contiguous() for x in (phi, mix, last))
+        (n, t, h, w), s = phi.shape, len(last)
+        run, shape = _kernel(len(mix), s), (n, h, w, size)
+        psi, beta = (_pad(run, x, size) for x in (psi, beta))
+        average, cov = torch.empty(0), torch.empty(0)
         if known is None:
-            # Near zero, where squares keep their digits: the normalisation takes out what is added to all.
-            middle = torch.mv(seen, F.relu(phi - psi[:, :, :h, :w]).mean((0, 2, 3))) + where.mean((0, 2, 3))
-            where = where - middle[:, None, None]
-            sums = torch.zeros(2, r, dtype=torch.float64)
-            run.moments(*map(_pointer, (phi, psi, seen, where, sums)), *shape)
-            sums /= n * area * h * w
-            mean, var = sums[0].to(phi.dtype), (sums[1] - sums[0].square()).to(phi.dtype)
-        else:
-            mean, var = known
-        a = gain * torch.rsqrt(var + eps)
-        c = offset - mean * a
-        p = phi.new_empty(n, len(last), area, h, w)
-        run.logits(*map(_pointer, (phi, psi, seen, where, a, c, last, p)), *shape)
-        p.sub_(p.amax(2, keepdim=True)).exp_()
-        p.div_(p.sum(2, keepdim=True))
-        ctx.save_for_backward(phi, psi, seen, where, last, mean, var, a, c, p)
-        ctx.trained, ctx.eps = known is None, eps
-        used = mean + middle, var.clone()
-        ctx.mark_non_differentiable(*used)
-        return p, *used
+            average, cov = torch.empty(t, dtype=torch.float64), torch.empty(t, t, dtype=torch.float64)
+            run.moments(*map(_pointer, (phi, psi, average, cov)), *shape)
+        first, (mean, var), norm = norm_of(mix.double(), gain, offset, average, cov, known, eps)
+        first = first.to(mix.dtype)
+        out, top, part = (phi.new_empty(n, channels, h, w) for channels in (beta.shape[1], s, s))
+        run.forward(*map(_pointer, (phi, psi, beta, first, last, out, top, part)), *shape, beta.shape[1] // s)
+        ctx.save_for_backward(phi, psi, beta, first, last, out, top, part, *norm)
+        ctx.size, mean, var = size, mean.to(mix.dtype), var.to(mix.dtype)
+        ctx.mark_non_differentiable(mean, var)
+        return out, mean, var
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-        phi, psi, seen, where, last, mean, var, a, c, p = ctx.saved_tensors
-        (n, r, h, w), area, s = phi.shape, len(where), len(last)
-        run, shape = _kernel(r, s), (n, h, w, psi.shape[2] - h + 1)
-        g = grad * p
-        g.addcmul_(p, g.sum(2, keepdim=True), value=-1)
-        sums = torch.zeros(2 + s, r, dtype=torch.float64)
-        run.gather(*map(_pointer, (phi, psi, seen, where, a, c, last, g, sums)), *shape)
-        total, along, glast = sums[0], sums[1], sums[2:]
-        inverse = torch.rsqrt(var.double() + ctx.eps)
-        ggain = (along - mean * total) * inverse
-        by_self, by_one = torch.zeros_like(a), torch.zeros_like(a)
-        if ctx.trained:
-            count = n * area * h * w
-            by_self = (-a * inverse * ggain / count).to(a.dtype)
-            by_one = (-a * total / count - by_self * mean).to(a.dtype)
-        gphi, gpsi, gwhere = torch.zeros_like(phi), torch.zeros_like(psi), torch.zeros_like(where)
-        gseen = torch.zeros(r, r, dtype=torch.float64)
-        into = (gseen, gwhere, gphi, gpsi)
-        run.scatter(*map(_pointer, (phi, psi, seen, where, a, c, last, g, a, by_self, by_one, *into)), *shape)
-        small = (t.to(phi.dtype) for t in (ggain, total, glast))
-        return gphi, gpsi, gseen.to(phi.dtype), gwhere, *small, None, None
+        phi, psi, beta, first, last, out, top, part, *norm = ctx.saved_tensors
+        (n, t, h, w), (s, r) = phi.shape, last.shape
+        run, shape = _kernel(r, s), (n, h, w, ctx.size)
+        glast, products = torch.zeros(s, r, dtype=torch.float64), torch.zeros(r, t + 1, dtype=torch.float64)
+        gphi, gpsi, gbeta = (torch.zeros_like(x) for x in (phi, psi, beta))
+        grad = grad.contiguous()  # with a name, for a pointer does not keep its tensor
+        maps, into = (phi, psi, beta, first, last, out, top, part, grad), (glast, products, gphi, gpsi, gbeta)
+        run.gather(*map(_pointer, maps + into), *shape, beta.shape[1] // s)
+        gmix, ggain, by_t = through_norm(products, n * h * w * ctx.size**2, *norm)
+        if len(by_t):
+            by_t = by_t.to(first.dtype)
+            run.spread(*map(_pointer, (phi, psi, by_t, gphi, gpsi)), *shape)
+        small = (x.to(first.dtype) for x in (gmix, ggain, products[:, t], glast))
+        gpsi, gbeta = (_fold(run, x, w, ctx.size) for x in (gpsi, gbeta))
+        return gphi, gpsi, gbeta, *small, None, None, None
 
 
-def _path(x: Tensor, inner: int, shared: int) -> type[Weights] | type[Native]:
+def _pad(run: ctypes.CDLL, x: Tensor, size: int) -> Tensor:
+    """As `padded`, with rows as long as the kernel wants them."""
+    x, (n, channels, h, w) = x.contiguous(), x.shape
+    out = x.new_empty(n, channels, h + size - 1, run.padded_row(w, size))
+    run.pad(_pointer(x), _pointer(out), n * channels, h, w, size)
+    return out
+
+
+def _fold(run: ctypes.CDLL, x: Tensor, w: int, size: int) -> Tensor:
+    n, channels, h = *x.shape[:2], x.shape[2] - size + 1
+    out = x.new_zeros(n, channels, h, w)
+    run.fold(_pointer(x), _pointer(out), n * channels, h, w, size)
+    return out
+
+
+def _path(x: Tensor, inner: int, shared: int) -> type[Shifted] | type[Native]:
     native = x.device.type == "cpu" and x.dtype == torch.float32 and neighbourhoods.pairwise(inner, shared) is not None
-    return Native if native else Weights
+    return Native if native else Shifted
 
 
 def _kernel(inner: int, shared: int) -> ctypes.CDLL:
@@ -318,13 +356,33 @@ def _pointer(t: Tensor) -> ctypes.c_void_p:
     return ctypes.c_void_p(t.data_ptr())
 
 
-def _windows(length: int, size: int, like: Tensor) -> Tensor:
-    """In how many windows each place of a padded line lies."""
-    at = torch.arange(1, length + 1, dtype=like.dtype, device=like.device)
-    return torch.minimum(at, length + 1 - at).clamp(max=min(size, length + 1 - size))
+@functools.lru_cache(maxsize=16)
+@torch.inference_mode(False)  # what is remembered here must serve training too
+def _windows(length: int, size: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """(length, length): a row times a line is the line's mean over the window there, the line reflected at its ends."""
+    at = F.one_hot(reflected(length, size // 2, device), length).to(dtype)
+    return at.unfold(0, size, 1).mean(-1)
 
 
-def _coordinates(h: int, w: int, like: Tensor) -> Tensor:
+@functools.lru_cache(maxsize=16)
+@torch.inference_mode(False)
+def _apart(h: int, w: int, size: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Mean and variance of how far a pixel's column and its row, from -1 to 1, are from those of its neighbours.
+
+    The two are uncorrelated, for columns are the same in all rows; so those of any map of both follow.
+    """
+    facts = []
+    for length in (w, h):
+        line = torch.linspace(-1, 1, length, dtype=torch.float64)
+        around = line[reflected(length, size // 2, line.device)].unfold(0, size, 1)
+        facts.append(torch.var_mean(line[:, None] - around, correction=0))
+    var, mean = (torch.stack(fact).to(device, dtype) for fact in zip(*facts, strict=True))
+    return mean, var
+
+
+@functools.lru_cache(maxsize=16)
+@torch.inference_mode(False)
+def _coordinates(h: int, w: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """(1, 2, h, w): column and row from -1 to 1."""
-    rows, columns = (torch.linspace(-1, 1, n, dtype=like.dtype, device=like.device) for n in (h, w))
+    rows, columns = (torch.linspace(-1, 1, n, dtype=dtype, device=device) for n in (h, w))
     return torch.stack(torch.broadcast_tensors(columns[None], rows[:, None]))[None]
