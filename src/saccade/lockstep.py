@@ -117,7 +117,7 @@ class _Group:
         members = tuple(ask.model for ask in asks)
         if self.stack is not None and self.stack.members != members:
             self.stack = None  # views stay valid: nothing else writes to what they show
-        if not fits(asks):
+        if self.stack is None and not fits(asks):
             return [ask.by_itself() for ask in asks]
         kind = (type(members[0]), len(asks), asks[0].x.shape)
         if kind != self.kind:
@@ -160,12 +160,12 @@ class Stack:
     def __init__(self, asks: Sequence[Ask]) -> None:
         self.members = tuple(ask.model for ask in asks)
         self.weights: dict[str, nn.Parameter] = {}
+        self.own: dict[str, list[nn.Parameter]] = {}
         for name, _ in self.members[0].named_parameters():
-            own = [member.get_parameter(name) for member in self.members]
+            own = self.own[name] = [member.get_parameter(name) for member in self.members]
             stacked = self.weights[name] = nn.Parameter(torch.stack([p.detach() for p in own]))
-            stacked.grad = torch.zeros_like(stacked)
-            for p, value, grad in zip(own, stacked.detach(), stacked.grad, strict=True):
-                p.data, p.grad = value, grad
+            for p, value in zip(own, stacked.detach(), strict=True):
+                p.data = value
         each = [ask.optimizer for ask in asks]
         groups = [{**same[0], "params": [p for group in same for p in group["params"]]}
                   for same in zip(*(o.param_groups for o in each), strict=True)]
@@ -177,12 +177,15 @@ class Stack:
         for group, given in zip(self.optimizer.param_groups, asks[0].optimizer.param_groups, strict=True):
             group["lr"] = given["lr"]
         for weight in self.weights.values():
-            assert weight.grad is not None
-            weight.grad.zero_()
+            weight.grad = None
         logits = self._forward(torch.stack([ask.x for ask in asks]))
         losses = F.cross_entropy(logits.flatten(0, 1), torch.cat([ask.y for ask in asks]), reduction="none",
                                  label_smoothing=asks[0].recipe.label_smoothing).view(n, -1).mean(1)
         torch.autograd.backward(losses, torch.ones_like(losses))
+        for name, weight in self.weights.items():
+            assert weight.grad is not None
+            for p, grad in zip(self.own[name], weight.grad.unbind(), strict=True):
+                p.grad = grad
         self.optimizer.step()
         seconds = (time.perf_counter() - began) / n
         return [(z, loss, seconds) for z, loss in zip(logits.detach(), losses.detach(), strict=True)]

@@ -162,8 +162,8 @@ def _steps(model: nn.Module, data: Source, recipe: Recipe, resume: bytes | None,
             if recipe.max_seconds and team.agree(spent) > recipe.max_seconds:
                 reason, outcome = f"{recipe.max_seconds:.0f} seconds were up at step {done}", "timeout"
                 break
-            meta = {"step": done, "curve": curve, "errors": errors, "right": int(right),
-                    "epoch_right": int(epoch_right), "seconds": spent}
+            meta = {"step": done, "curve": curve, "errors": errors, "right": right, "epoch_right": epoch_right,
+                    "seconds": spent}
             yield Step(done, recipe.steps, loss, functools.partial(_state, meta, model, optimizer))
     except GeneratorExit:
         team.leave()
@@ -252,7 +252,8 @@ def _point(images: int, split: str, accuracy: float, n: int) -> dict[str, Any]:
 
 def _state(meta: dict[str, Any], model: nn.Module, optimizer: torch.optim.Optimizer) -> bytes:
     """Tensors only, in safetensors: nothing is ever unpickled."""
-    tensors = {"meta": torch.tensor(list(json.dumps(meta).encode()), dtype=torch.uint8)}
+    text = json.dumps({name: int(value) if isinstance(value, Tensor) else value for name, value in meta.items()})
+    tensors = {"meta": torch.tensor(list(text.encode()), dtype=torch.uint8)}
     tensors |= {f"model.{k}": v.detach().contiguous() for k, v in model.state_dict().items()}
     for i, slots in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{i}.{k}": v.contiguous() for k, v in slots.items() if isinstance(v, Tensor)}
