@@ -63,7 +63,8 @@ def test_together_as_alone_also_without_kernels():
     for i in range(3):
         same(alone(runs[i]), together[i])
     with without_kernels():
-        together, _ = ends(train_together(runs, "cpu", [None] * 3))
+        together, again = ends(train_together(runs, "cpu", [None] * 3))
+        assert again == news  # what the first trial found is used, and told
         for i in range(3):
             same(alone(runs[i]), together[i])
 
@@ -141,7 +142,7 @@ def test_where_it_does_not_pay_each_goes_alone(monkeypatch):
     runs = [run(seed) for seed in range(2)]
     together, _ = ends(train_together(runs, "cpu", [None] * 2))
     assert len(stacked_steps) == 1  # the trial
-    ends(train_together(runs, "cpu", [None] * 2))
+    assert not ends(train_together(runs, "cpu", [None] * 2))[1]
     assert len(stacked_steps) == 1  # remembered
     same(alone(runs[1]), together[1])
 
@@ -221,7 +222,7 @@ def test_tasks_done_together_are_kept_and_measured_as_those_done_alone(tmp_path)
     for task in tasks(0, 1, 2):
         list(perform(two, task))
         key = task.run.key
-        assert '"in lock-step"' in (one.folder(key) / "log.jsonl").read_text()
+        assert '"lock-step"' in (one.folder(key) / "log.jsonl").read_text()
         assert one.rows(key, task.probes[0])["rows"] == two.rows(key, task.probes[0])["rows"]
     assert [e["event"] for e in perform_together(one, tasks(0, 1, 2))] == ["finished"] * 3
 

@@ -43,7 +43,7 @@ class Ask:
 
 @dataclass(frozen=True)
 class Grouped:
-    """A run's steps are from now on done with others', or not: `gain` is how many times faster that was."""
+    """A run's steps were done with others' and timed: `gain` is how many times faster that was than one by one."""
 
     replicas: int
     gain: float
@@ -125,6 +125,7 @@ class _Group:
         stacked = _gains[kind] >= PAYS if kind in _gains else len(self.spent[0]) >= TRIAL
         if stacked and self.stack is None:
             self.stack = Stack(asks)
+            self.told += [Grouped(len(asks), _gains[kind])] if kind in _gains else []
         began = time.perf_counter()
         answers = self.stack.learn(asks) if self.stack else [ask.by_itself() for ask in asks]
         if kind not in _gains:

@@ -91,7 +91,7 @@ def _train_together(lab: Lab, runs: Sequence[Run], device: str, leases: Mapping[
     diaries = [Diary(lab, run, device, leases[run.key], stopping) for run in runs]
     for i, event in train_together(runs, device, [diary.resume for diary in diaries]):
         if isinstance(event, Grouped):
-            lab.log(runs[i].key, {"event": "in lock-step", **plain(event)})
+            lab.log(runs[i].key, {"event": "lock-step", **plain(event)})
         else:
             yield from ({"key": runs[i].key, **told} for told in diaries[i].take(event))
         if all(diary.over for diary in diaries):
