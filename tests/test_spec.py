@@ -1,7 +1,9 @@
+import hashlib
 import math
 
 import pytest
 
+from saccade import rng
 from saccade.spec import (
     Probe,
     Recipe,
@@ -73,3 +75,9 @@ def test_probe_and_task_keys():
     assert Probe("accuracy", n=5) == Probe("accuracy", {"n": 5})
     assert Probe("accuracy", n=5).key != Probe("accuracy", n=6).key
     assert Task(Run("lenet", "d", Recipe(images=1), 0)).probes == ()
+
+
+@pytest.mark.parametrize("names", [("noise", 5), ("order", 0), ("a b", -1, "é")])
+def test_a_stream_is_named_by_its_canonical_text(names):
+    text = hashlib.sha256(canonical([7, *names]).encode()).digest()
+    assert rng.seed_of(7, *names) == int.from_bytes(text[:8], "big") >> 1

@@ -34,7 +34,7 @@ def examine(lab: str) -> list[Line]:
                       "other programs use the cores; times will be longer than planned" if busy else ""))
     why = kernels.why_not()
     lines.append(Line("kernels", not why, why or "C kernels built and loaded",
-                      "install a C compiler (gcc or clang): the smallest nets are twice as fast with it" if why else ""))
+                      "install a C compiler (gcc or clang): small nets are about twice as fast" if why else ""))
     for name in source.known():
         if name.startswith("procedural"):
             continue

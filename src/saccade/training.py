@@ -128,7 +128,7 @@ def _steps(model: nn.Module, data: Source, recipe: Recipe, resume: bytes | None,
 
             index = order[i * batch : (i + 1) * batch]
             x = standardise(images.batch(index, rng.stream(seed, "augment", step))[part], images.mean, images.std)
-            y = images.y[index][part]
+            y = images.y.index_select(0, index)[part]
             asked = time.perf_counter()
             answer = yield Ask(step, x, y, model, optimizer, recipe,
                                functools.partial(_learn, net, model, optimizer, recipe, x, y))

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from saccade import pixels
+from saccade import kernels, pixels, rng
+from saccade.bench.pure import without_kernels
 from saccade.data.digits_on_backgrounds import digits_on_backgrounds
 from saccade.data.images import Source, tensors
 from saccade.probes.digit_transforms import transformed
@@ -137,3 +138,23 @@ def test_source_binds_and_picks():
     some = images.pick(torch.tensor([4, 2]))
     assert torch.equal(some.batch(torch.tensor([0, 1])), images.batch(torch.tensor([4, 2])))
     assert len(images.head(7)) == 7
+
+
+@pytest.mark.skipif(bool(kernels.why_not()), reason="no C compiler here")
+@pytest.mark.parametrize("assign", ["once", "every_time"])
+def test_the_kernel_pastes_the_same_bits(assign):
+    train = make("train", assign=assign)
+    index = torch.randperm(len(train), generator=torch.Generator().manual_seed(0))[:50]
+    fast = train.batch(index, rng.stream(0, "augment", 1))
+    with without_kernels():
+        assert torch.equal(fast, train.batch(index, rng.stream(0, "augment", 1)))
+    assert torch.equal(train.batch(index[::2]), train.batch(index)[::2])  # also from a view of numbers
+
+
+@pytest.mark.parametrize("index", [[0, 10**6], [-1, 0]])
+def test_a_picture_that_is_not_there_is_refused(index):
+    with pytest.raises(IndexError):
+        make("train").batch(torch.tensor(index))
+    broken = dataclasses.replace(make("train"), which=torch.full((len(make("train")),), 10**6))
+    with pytest.raises(IndexError):
+        broken.batch(torch.tensor([0, 1]))

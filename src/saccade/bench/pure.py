@@ -11,12 +11,14 @@ from saccade.kernels import neighbourhoods
 
 @contextlib.contextmanager
 def without_kernels() -> Iterator[None]:
-    kept = kernels.short_heads, kernels.conv_pool, neighbourhoods.aggregation, neighbourhoods.pairwise
+    kept = (kernels.short_heads, kernels.conv_pool, kernels.paste, neighbourhoods.aggregation, neighbourhoods.pairwise)
     kernels.short_heads = lambda width: None  # type: ignore[assignment]
     kernels.conv_pool = lambda channels, out, size: None  # type: ignore[assignment]
+    kernels.paste = lambda: None  # type: ignore[assignment]
     neighbourhoods.aggregation = lambda: None  # type: ignore[assignment]
     neighbourhoods.pairwise = lambda inner, shared: None  # type: ignore[assignment]
     try:
         yield
     finally:
-        kernels.short_heads, kernels.conv_pool, neighbourhoods.aggregation, neighbourhoods.pairwise = kept
+        (kernels.short_heads, kernels.conv_pool, kernels.paste, neighbourhoods.aggregation,
+         neighbourhoods.pairwise) = kept

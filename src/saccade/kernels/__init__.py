@@ -37,6 +37,15 @@ def conv_pool(channels: int, out: int, size: int) -> ctypes.CDLL | None:
     return library
 
 
+@functools.cache
+def paste() -> ctypes.CDLL | None:
+    """Ink over scenes, or None where it cannot be built."""
+    library = load("paste.c", ())
+    if library is not None:
+        library.paste.argtypes = [ctypes.c_void_p] * 5 + [ctypes.c_int64] * 2 + [ctypes.c_int] * 4
+    return library
+
+
 def why_not() -> str:
     """Empty when kernels can be built here, else the reason in a few words."""
     if os.environ.get("SACCADE_KERNELS") == "off":
