@@ -25,7 +25,7 @@ Action = Callable[[], object]
 # reuses what was freed before, and peaks of small batches look up to three times too good.
 FRESH_PAGES = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536", "MALLOC_TOP_PAD_": "0"}
 
-FEWEST = 3
+FEWEST = 5
 PATIENCE = 2.0
 
 

@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 CHUNK = 0  # pictures at a time; 0: as many as stay in cache
-ROOM = 2 * 16 * 16 * 400  # numbers that do, of what a head needs
+ROOM = 5 * 16 * 16 * 400  # numbers that do, of what a head needs
 
 
 def dense(x: Tensor, p: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -72,24 +72,24 @@ class Separable(torch.autograd.Function):
         maps, gmaps = (t.view(out, heads, d).transpose(0, 1) for t in (weight, gweight))  # (heads, out, d)
         grows, gcolumns = torch.zeros_like(rows), torch.zeros_like(columns)
         chunk = _chunk(x)
-        room = _room(x, chunk, h, w) + _room(x, chunk, h, w)
+        room = _room(x, chunk, h, w)
         for start in range(0, n, chunk):
             part, g = x[start : start + chunk], grad[start : start + chunk].reshape(-1, out)
             m = len(part)
             flat, gpart = (a.view(m, height, width * d) for a in (part, gx[start : start + chunk]))
-            t, z, gt, gz = (b[:m] for b in room)
+            t, z = (b[:m] for b in room)  # and later their gradients: each is no longer needed when its own is made
             for e in range(heads):
                 _average(part, rows[e], columns[e], t, z)
                 torch.addmm(gmaps[e], g.T, z.view(-1, d), out=gmaps[e])
-                torch.mm(g, maps[e], out=gz.view(-1, d))
-                gcolumns[e] += torch.bmm(gz.view(-1, w, d), t.view(-1, width, d).transpose(1, 2)).sum(0)
-                torch.bmm(columns[e].T.expand(m * h, width, w), gz.view(-1, w, d), out=gt.view(-1, width, d))
-                grows[e] += torch.bmm(gt.view(m, h, width * d), flat.transpose(1, 2)).sum(0)
+                torch.mm(g, maps[e], out=z.view(-1, d))
+                gcolumns[e] += torch.bmm(z.view(-1, w, d), t.view(-1, width, d).transpose(1, 2)).sum(0)
+                torch.bmm(columns[e].T.expand(m * h, width, w), z.view(-1, w, d), out=t.view(-1, width, d))
+                grows[e] += torch.bmm(t.view(m, h, width * d), flat.transpose(1, 2)).sum(0)
                 back = rows[e].T.expand(m, height, h)
                 if e:
-                    torch.baddbmm(gpart, back, gt.view(m, h, width * d), out=gpart)
+                    torch.baddbmm(gpart, back, t.view(m, h, width * d), out=gpart)
                 else:
-                    torch.bmm(back, gt.view(m, h, width * d), out=gpart)
+                    torch.bmm(back, t.view(m, h, width * d), out=gpart)
         gbias = grad.sum((0, 1, 2)) if ctx.has_bias else None
         return gx, grows, gcolumns, gweight, gbias
 
