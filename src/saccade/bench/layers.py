@@ -154,7 +154,7 @@ def small_convolution(n: int) -> Pair | str:
 
 
 def cases(quick: bool) -> list[Callable[[], Pair | str]]:
-    n, less = (10, None) if quick else (30, 5.0)  # the weights' own gradients hide the saving in a small batch
+    n, less = (10, None) if quick else (50, 5.0)  # the weights' own gradients hide the saving in a small batch
     kinds: list[tuple[type[Layer], str, int, float, float | None]] = [
         (QuadraticAttention, "quadratic attention layer", n, 1.6, less),
         (LearnedPositionAttention, "learned positions without content, layer", n, 1.5, less)]

@@ -26,7 +26,7 @@ Action = Callable[[], object]
 FRESH_PAGES = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536", "MALLOC_TOP_PAD_": "0"}
 
 FEWEST = 5
-PATIENCE = 2.0
+PATIENCE = 5.0
 
 
 @dataclass(frozen=True)

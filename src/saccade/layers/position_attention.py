@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 CHUNK = 0  # pictures at a time; 0: as many as stay in cache
-ROOM = 5 * 16 * 16 * 400  # numbers that do, of what a head needs
+ROOM = 6 * 16 * 16 * 400  # numbers that do, of what a head needs
 
 
 def dense(x: Tensor, p: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
