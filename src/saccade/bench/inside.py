@@ -13,7 +13,7 @@ from saccade.bench import images, layers, nets, scaling
 from saccade.bench.measure import Pair, describe, gemm_speed, peak_bytes, time_pair
 
 QUICK = {"rounds": 5, "seconds": 0.12}
-FULL = {"rounds": 7, "seconds": 0.3}
+FULL = {"rounds": 11, "seconds": 0.2}
 
 
 def pairs(quick: bool, only: str) -> Iterator[Pair | str]:
