@@ -1,9 +1,12 @@
 """Every exact layer against its dense reference, outputs and gradients."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
 from saccade import kernels
+from saccade.kernels import neighbourhoods
 from saccade.layers import short_heads
 from saccade.layers.readout_block import class_token_attention
 from saccade.models.basic_vit import Block
@@ -85,6 +88,17 @@ def test_native_gradients_when_every_score_is_far_below_zero():
     exact = gradients(short_heads.dense, [t.clone().requires_grad_() for t in (q, k, v)])
     for a, b in zip(gradients(native, [t.float().requires_grad_() for t in (q, k, v)]), exact, strict=True):
         assert (a - b).abs().max() <= 1e-4 * b.abs().max()
+
+
+@pytest.mark.skipif(kernels._compiler() is None, reason="no C compiler on PATH")
+def test_where_there_is_a_compiler_every_kernel_builds():
+    """Tests of kernels are skipped where there are none, so a source that does not compile must fail here."""
+    assert not kernels.why_not()
+    built = {"short_heads.c": kernels.short_heads(6), "conv_pool.c": kernels.conv_pool(3, 6, 5),
+             "paste.c": kernels.paste(), "pairwise.c": neighbourhoods.pairwise(4, 2),
+             "local_aggregation.c": neighbourhoods.aggregation()}
+    assert all(built.values())
+    assert set(built) == {file.name for file in Path(kernels.__file__).parent.glob("*.c")}
 
 
 def test_attend_works_without_a_compiler(monkeypatch):

@@ -98,6 +98,20 @@ def _ratio(spent: tuple[tuple[float, ...], tuple[float, ...]]) -> dict[str, Any]
     return row
 
 
+def _compared(row: dict[str, Any], sides: Sequence[tuple[Trainer, int]], ours: Sequence[Trainer], *, rounds: int,
+              seconds: float) -> dict[str, Any]:
+    """The row with its ratio, if the losses of the peer and of ours, after so many steps each, are the same."""
+    losses = []
+    for trainer, steps in sides:
+        trainer.ask(steps)
+        losses.append(trainer.answer()["loss"])
+    row["error"] = abs(losses[0] - losses[1]) / abs(losses[0])
+    row["is_equal"] = row["error"] <= row["tolerance"]
+    if row["is_equal"]:
+        row |= _ratio(take_turns((ours, [sides[0][0]]), rounds=rounds, seconds=seconds))
+    return row
+
+
 def replicas(tuned: bool, *, rounds: int, seconds: float) -> dict[str, Any]:
     """The whole machine on a study's CNN replicas, a picture's time against the per-sample route's."""
     torch = importlib.metadata.version("torch")
@@ -127,15 +141,7 @@ def lockstep(*, rounds: int, seconds: float) -> dict[str, Any]:
         "against": f"the same loop, one replica at a time, torch {torch}", "aim": 1.0,
         "equal": "the first replica's loss after 10 steps", "tolerance": 1e-5, "memory_aim": None}
     with trainers(("library", 0, ONE_THREAD), (GROUP, 0, ONE_THREAD)) as (peer, ours):
-        losses = []
-        for trainer, steps in ((peer, 10), (ours, 9 * launch.LOCKSTEP + 1)):
-            trainer.ask(steps)
-            losses.append(trainer.answer()["loss"])
-        row["error"] = abs(losses[0] - losses[1]) / abs(losses[0])
-        row["is_equal"] = row["error"] <= row["tolerance"]
-        if row["is_equal"]:
-            row |= _ratio(take_turns(([ours], [peer]), rounds=rounds, seconds=seconds))
-    return row
+        return _compared(row, ((peer, 10), (ours, 9 * launch.LOCKSTEP + 1)), [ours], rounds=rounds, seconds=seconds)
 
 
 def workers(native: bool, *, rounds: int, seconds: float) -> dict[str, Any]:
@@ -149,12 +155,4 @@ def workers(native: bool, *, rounds: int, seconds: float) -> dict[str, Any]:
     path = {} if native else {"SACCADE_KERNELS": "off"}
     several, single = {**launch.ALLOCATOR, **dict.fromkeys(THREADS, str(n)), **path}, {**ONE_THREAD, **path}
     with trainers(("library", 0, several), *(("library", seed, single) for seed in range(n))) as (peer, *ours):
-        losses = []
-        for trainer in (peer, ours[0]):
-            trainer.ask(5)
-            losses.append(trainer.answer()["loss"])
-        row["error"] = abs(losses[0] - losses[1]) / abs(losses[0])
-        row["is_equal"] = row["error"] <= row["tolerance"]
-        if row["is_equal"]:
-            row |= _ratio(take_turns((ours, [peer]), rounds=rounds, seconds=seconds))
-    return row
+        return _compared(row, ((peer, 5), (ours[0], 5)), ours, rounds=rounds, seconds=seconds)
