@@ -24,7 +24,7 @@ $(VENV)/.dev: $(VENV)/.core
 	@touch $@
 
 demo: $(VENV)/.core
-	@$(BIN)/python -m saccade.demo --lab $(LAB)
+	@$(BIN)/python -m saccade.cli.demo --lab $(LAB)
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n auto --dist loadgroup
@@ -33,7 +33,7 @@ slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -m 'slow or web or cluster' -rs
 
 lint: $(VENV)/.dev
-	$(BIN)/ruff check src tests
+	$(BIN)/ruff check src tests benchmarks
 	$(BIN)/mypy
 
 $(VENV)/.bench: $(VENV)/.dev
@@ -42,7 +42,7 @@ $(VENV)/.bench: $(VENV)/.dev
 	@touch $@
 
 bench: $(VENV)/.bench
-	$(BIN)/python -m saccade.bench $(if $(QUICK),--quick)
+	$(BIN)/python -m benchmarks $(if $(QUICK),--quick)
 
 STUDIES = digits_on_backgrounds learning_curves attention_as_convolution local_structure block_ablations
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import torch
 
-from saccade import draw, figures
 from saccade.data.images import Source
 from saccade.probes.digit_transforms import transformed
+from saccade.report import draw, figures
 from saccade.spec import Settings
 
 COLUMNS = 10

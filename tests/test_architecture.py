@@ -10,23 +10,38 @@ ROOT = Path(__file__).parent.parent / "src" / "saccade"
 # Bottom to top. A module may import from its own row's left neighbours and from every row below.
 ORDER = [
     ["spec"],
-    ["registry", "table", "stats", "curves", "store"],
-    ["figures", "scores"],
-    ["axes", "draw", "study", "live"],
-    ["studies", "pages", "launch"],
-    ["report", "plan", "data.arrays", "data.formats", "data.procedural", "data.source",
-     "data.large_pictures"],
+    ["registry", "lab.table", "stats", "lab.store"],
+    ["report.figures", "subjects.scores"],
+    ["report.axes", "report.draw", "study", "cli.terminal"],
+    ["studies", "report.writers", "lab.launch"],
+    ["report", "lab.plan", "data.procedural", "data.fetch"],
     # from here on, with torch
-    ["rng", "pixels", "kernels"],
+    ["rng", "data.pixels", "layers.kernels"],
     ["layers", "data"],
-    ["models", "subject", "distributed", "convolution"],
-    ["attention", "equivariance", "lockstep", "training", "probes"],
-    ["budget", "work"],
-    ["session", "doctor"],
-    ["api", "flags", "parsing", "cli", "demo", "bench", "__main__"],
+    ["models", "subjects", "training.distributed", "analysis.convolution"],
+    ["analysis", "training.lockstep", "training", "probes"],
+    ["lab.worker"],
+    ["lab", "cli.doctor"],
+    ["api", "cli", "__main__"],
 ]
-WITH_TORCH = {"rng", "pixels", "kernels", "layers", "data", "models", "subject", "distributed", "convolution",
-              "attention", "equivariance", "lockstep", "training", "probes", "budget", "work", "doctor", "api", "bench"}
+WITH_TORCH = {
+    "rng",
+    "data.pixels",
+    "layers.kernels",
+    "layers",
+    "data",
+    "models",
+    "subjects",
+    "training.distributed",
+    "analysis.convolution",
+    "analysis",
+    "training.lockstep",
+    "training",
+    "probes",
+    "lab.worker",
+    "cli.doctor",
+    "api",
+}
 
 
 def modules():

@@ -8,11 +8,12 @@ import torch
 from torch import nn
 
 import saccade
-from saccade import attention, models
+from saccade import models
+from saccade.analysis import attention
 from saccade.data.images import Source
 from saccade.probes.attention_maps import _difference, attention_maps, draw_eight
 from saccade.spec import SaccadeError, Settings
-from saccade.subject import Subject
+from saccade.subjects.subject import Subject
 
 
 class Staring(nn.Module):
@@ -152,13 +153,13 @@ def test_look_takes_files_and_arrays(tmp_path):
 
     model = models.build("basic_vit", seed=0, dim=16, heads=2, channels=1)
     Image.fromarray(np.uint8(255 * draw_eight(32))).resize((40, 40)).save(tmp_path / "eight.png")
-    seen = saccade.attention.look(model, tmp_path / "eight.png", mean=(0.13,), std=(0.3,))
+    seen = saccade.analysis.attention.look(model, tmp_path / "eight.png", mean=(0.13,), std=(0.3,))
     assert seen.image.shape == (1, 32, 32) and seen.last.shape == seen.rollout.shape == (8, 8)
     assert len(seen.layers) == 1 and len(seen.entropy[0]) == 2
     assert seen.last.sum() == pytest.approx(1, abs=1e-5)
     colour = models.build("basic_vit", seed=0, dim=16)
     for image in (np.zeros((32, 32), np.uint8), np.random.rand(3, 20, 20), torch.rand(32, 32, 3)):
-        assert saccade.attention.look(colour, image, channels=3).image.shape == (3, 32, 32)
+        assert saccade.analysis.attention.look(colour, image, channels=3).image.shape == (3, 32, 32)
 
 
 @pytest.mark.parametrize(("call", "says"), [

@@ -8,13 +8,26 @@ import numpy as np
 import pytest
 
 import saccade
-from saccade import draw, models, session
+from saccade import models
+from saccade.lab import pipeline
+from saccade.lab.table import Table
+from saccade.report import draw
 from saccade.spec import SCALES, SaccadeError, Scale
-from saccade.studies.attention_as_convolution import STUDY
-from saccade.studies.conv_attention import measures, pictures, sweeps
-from saccade.studies.conv_attention.sweeps import CONTENT, FEW, HA, ISO, LEARNED, LONGER, MANY, NONISO, PAIR, RESNET
+from saccade.studies.attention_as_convolution import arms, measures, pictures
+from saccade.studies.attention_as_convolution.arms import (
+    CONTENT,
+    FEW,
+    HA,
+    ISO,
+    LEARNED,
+    LONGER,
+    MANY,
+    NONISO,
+    PAIR,
+    RESNET,
+)
+from saccade.studies.attention_as_convolution.claims import STUDY
 from saccade.study import judge
-from saccade.table import Table
 
 IDS = [
     "R-TH1", "R-LEM1", "R-FACT", "R-T1-resnet18", "R-T1-quadratic-iso", "R-T1-quadratic-noniso",
@@ -55,7 +68,7 @@ def test_every_run_is_listed_once_under_one_arm(scale):
 def test_sweeps_share_their_runs(scale):
     every = {t.run.key: t for t in planned(scale)}
     union = set()
-    for name in sweeps.SWEEPS:
+    for name in arms.SWEEPS:
         mine = planned(scale, sweep=name)
         assert {t.run.key for t in mine} <= set(every)
         union |= {t.run.key for t in mine}
@@ -82,7 +95,7 @@ def test_ablation_is_a_full_factorial_at_one_recipe():
 
 def test_both_forms_of_a_family_share_width_and_recipe_below_paper_scale():
     arms = {t.arm: t.run for t in planned("small")}
-    for family in sweeps.FAMILIES:
+    for family in arms.FAMILIES:
         one, other = arms[family], arms[family + HA]
         assert one.recipe == other.recipe
         assert {**one.model_args, "hierarchical": True} == dict(other.model_args)
@@ -126,7 +139,7 @@ def test_the_order_of_table_1():
 
 
 def test_hierarchical_gains():
-    base = dict.fromkeys(sweeps.FAMILIES, 0.5)
+    base = dict.fromkeys(arms.FAMILIES, 0.5)
     little = scores(**base, **{arm + HA: 0.53 for arm in base})
     assert verdict("R-T3-better", little).says == "reproduced"
     assert verdict("R-T3-gain5", little).says == "contradicted"
@@ -148,7 +161,7 @@ def course(arm, slow, seeds=5):
 
 
 def test_convergence_is_timed_at_a_common_level():
-    quick = course(RESNET, 300) + [r for arm in sweeps.ATTENTION for r in course(arm, 1000)]
+    quick = course(RESNET, 300) + [r for arm in arms.ATTENTION for r in course(arm, 1000)]
     assert verdict("R-F1-resnet-fast", quick).says == "reproduced"
     straight = [{"metric": "online", "arm": arm, "seed": 0, "run": arm, "n": 1, "images": at, "value": at / 100 * top}
                 for arm, top in (("a", 1.0), ("b", 0.5)) for at in range(10, 101, 10)]
@@ -194,7 +207,7 @@ def test_a_head_is_degenerate_or_it_is_not():
 
 def test_times_are_compared_in_pairs():
     def timed(ha):
-        return [r for arm in sweeps.FAMILIES for form, ms in (("SA", 10.0), ("HA", ha))
+        return [r for arm in arms.FAMILIES for form, ms in (("SA", 10.0), ("HA", ha))
                 for r in rows("milliseconds", CONTENT + HA, ms, spread=0.1, family=arm, form=form, size="paper")]
 
     assert verdict("R-T3-time", timed(8.0)).says == "reproduced"
@@ -248,8 +261,8 @@ def test_published_sizes(exact_rows):
         12_086_844, 12_087_006, 12_278_682, 29_484_282, 11_173_962]
     assert [counts[n + MANY] for n in (ISO, LEARNED, CONTENT)] == [7_538_058, 13_973_802, 26_459_754]
     assert [counts[f"{n}, reproduction"] for n in (ISO, CONTENT)] == [11_124_444, 28_478_682]
-    assert [counts[n + HA] for n in sweeps.FAMILIES] == [4_754_122, 352_750, 356_282, 6_531_946]
-    assert [counts[n] for n in sweeps.FAMILIES] == [29_484_282, 3_737_056, 3_851_142, 37_394_506]
+    assert [counts[n + HA] for n in arms.FAMILIES] == [4_754_122, 352_750, 356_282, 6_531_946]
+    assert [counts[n] for n in arms.FAMILIES] == [29_484_282, 3_737_056, 3_851_142, 37_394_506]
 
 
 # -- pictures
@@ -289,7 +302,7 @@ def test_the_study_runs_at_smoke_on_drawn_data(tmp_path):
     again = saccade.run("attention_as_convolution", "smoke", lab=tmp_path / "lab", quiet=True, jobs=1, sweep="centres",
                         **drawn)
     assert again.table().rows == table.rows
-    whole = session.open_session("attention_as_convolution", "smoke", tmp_path / "lab", drawn)
+    whole = pipeline.open_session("attention_as_convolution", "smoke", tmp_path / "lab", drawn)
     assert [v.claim for v in whole.verdicts()] == IDS
-    report = session.write(whole)["md"].read_text()
+    report = pipeline.write(whole)["md"].read_text()
     assert report.startswith("> **DRAWN DATA") and "R-F2-grid" in report

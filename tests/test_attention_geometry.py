@@ -17,7 +17,7 @@ from saccade.probes.inference_time import alternate, inference_time
 from saccade.probes.sizes import sizes
 from saccade.probes.train_mode_accuracy import train_mode_accuracy
 from saccade.spec import Recipe, SaccadeError, Settings
-from saccade.subject import Subject
+from saccade.subjects.subject import Subject
 
 DATA = Source("photos", Settings(of="procedural_textures", p=64, hold_out=100), 0)
 TINY = {"dim": 8, "heads": 4, "depth": 2, "hidden": 8, "patch": 8, "dropout": 0.0}
@@ -129,7 +129,7 @@ def test_maps_need_attention_on_a_square_grid():
 
 
 def test_a_second_training_ends_where_the_first_did():
-    from saccade.training import fit
+    from saccade.training.loop import fit
 
     recipe = Recipe(images=64, batch=16, optimizer="adamw", lr=0.01, watch=0)
     subject = subject_of("quadratic", **TINY)

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 import saccade
 from saccade import models
 from saccade.spec import SaccadeError
-from saccade.studies.learning import sweeps
+from saccade.studies.learning_curves import arms
 
 
 @pytest.mark.parametrize(("width", "grey", "colour"), [
@@ -21,7 +21,7 @@ def test_cnn_parameters_of_the_table(width, grey, colour):
         assert models.parameters(saccade.model("basic_cnn", width=width, channels=channels, bias=True)) == count
         assert 506 * width**2 + (25 * channels + 51) * width + 10 == count
         bare = models.parameters(saccade.model("basic_cnn", width=width, channels=channels))
-        assert bare == sweeps.parameters_of_cnn(width, channels)
+        assert bare == arms.parameters_of_cnn(width, channels)
 
 
 def test_cnn_without_biases():
@@ -36,16 +36,16 @@ def test_cnn_without_biases():
 def test_vit_parameters_of_the_table(dim, depth, grey, colour, heads):
     for channels, count in ((1, grey), (3, colour)):
         made = saccade.model("basic_vit", dim=dim, depth=depth, heads=heads, channels=channels)
-        assert models.parameters(made) == count == sweeps.parameters_of_vit(dim, depth, channels)
+        assert models.parameters(made) == count == arms.parameters_of_vit(dim, depth, channels)
 
 
 @pytest.mark.parametrize("channels", [1, 3])
 def test_the_dial_is_set_by_the_budget(channels):
-    same, work = sweeps.matched_dims(channels)
-    wanted = sweeps.parameters_of_cnn(10, channels)
-    assert abs(sweeps.parameters_of_vit(same, 1, channels) - wanted) < 0.02 * wanted
-    assert abs(sweeps.operations_of_vit(work, 1, channels) / sweeps.operations_of_cnn(10, channels) - 1) < 0.03
-    assert sweeps.nearest(lambda h: sweeps.parameters_of_cnn(h, 3), 148_746) == 17  # the pair matched the other way
+    same, work = arms.matched_dims(channels)
+    wanted = arms.parameters_of_cnn(10, channels)
+    assert abs(arms.parameters_of_vit(same, 1, channels) - wanted) < 0.02 * wanted
+    assert abs(arms.operations_of_vit(work, 1, channels) / arms.operations_of_cnn(10, channels) - 1) < 0.03
+    assert arms.nearest(lambda h: arms.parameters_of_cnn(h, 3), 148_746) == 17  # the pair matched the other way
 
 
 def test_operations_are_those_of_the_layers():
@@ -58,7 +58,7 @@ def test_operations_are_those_of_the_layers():
         seen += count(conv, conv(x))
         x = F.avg_pool2d(conv(x), 2)
     hidden = net.hidden(x.flatten(1))
-    assert seen + count(net.hidden, hidden) + count(net.head, net.head(hidden)) == sweeps.operations_of_cnn(5, 3)
+    assert seen + count(net.hidden, hidden) + count(net.head, net.head(hidden)) == arms.operations_of_cnn(5, 3)
 
 
 def test_mean_field_starts_as_said():

@@ -7,12 +7,14 @@ import sys
 import pytest
 import torch
 
-from saccade import budget, kernels, models
-from saccade.bench import __main__ as bench
-from saccade.bench import measure, nets, page, scaling
-from saccade.bench.measure import Pair, Timing
-from saccade.bench.pure import without_kernels
-from saccade.kernels import neighbourhoods
+from benchmarks import __main__ as bench
+from benchmarks import measure, nets, page, scaling
+from benchmarks.measure import Pair, Timing
+from benchmarks.pure import without_kernels
+from saccade import models
+from saccade.layers import kernels
+from saccade.layers.kernels import neighbourhoods
+from saccade.training import cost
 
 
 def pair(**changes):
@@ -33,10 +35,10 @@ def test_exponents_are_slopes_in_logarithms():
 
 
 def test_the_cost_of_a_step_is_a_line_over_the_batch():
-    assert budget.line(8, 0.12, 32, 0.36) == (pytest.approx(0.04), pytest.approx(0.01))
-    assert budget.line(8, 0.01, 32, 0.36) == (0.0, pytest.approx(0.36 / 32))  # noise gives no negative start
-    assert budget.line(8, 0.4, 32, 0.36) == (0.36, 0.0)
-    assert budget.line(1, 0.5, 1, 0.5) == (0.0, 0.5)
+    assert cost.line(8, 0.12, 32, 0.36) == (pytest.approx(0.04), pytest.approx(0.01))
+    assert cost.line(8, 0.01, 32, 0.36) == (0.0, pytest.approx(0.36 / 32))  # noise gives no negative start
+    assert cost.line(8, 0.4, 32, 0.36) == (0.36, 0.0)
+    assert cost.line(1, 0.5, 1, 0.5) == (0.0, 0.5)
 
 
 def test_ratios_are_taken_round_by_round():

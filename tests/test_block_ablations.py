@@ -8,16 +8,18 @@ import pytest
 import torch
 
 import saccade
-from saccade import draw, models, registry, session
+from saccade import models, registry
 from saccade.data.imagenette import imagenette
 from saccade.data.images import Source
+from saccade.lab import pipeline
+from saccade.lab.table import Table
 from saccade.probes.through_transforms import through_transforms
+from saccade.report import draw
 from saccade.spec import SCALES, SaccadeError, Scale, Settings
-from saccade.studies.block_ablations import STUDY
-from saccade.studies.blocks import arms, measures
+from saccade.studies.block_ablations import arms, measures
+from saccade.studies.block_ablations.claims import STUDY
 from saccade.study import judge
-from saccade.subject import Subject
-from saccade.table import Table
+from saccade.subjects.subject import Subject
 
 IDS = [
     "B-conv-v1", "B-conv-v2", "B-conv-v3", "B-vit-v1", "B-vit-vs-conv", "B-vit-v1b", "B-vit-v2", "B-vit-v2-depth",
@@ -282,5 +284,5 @@ def test_the_study_runs_at_smoke_on_drawn_data(tmp_path):
     assert list(found) == IDS
     assert found["B-Q2-conv"].says == "reproduced" and found["B-Q2-vitblock"].says == "contradicted"
     assert all(v.says.startswith("needs") for c, v in found.items() if c not in ("B-Q2-conv", "B-Q2-vitblock"))
-    report = session.write(ran)["md"].read_text()
+    report = pipeline.write(ran)["md"].read_text()
     assert report.startswith("> **DRAWN DATA") and "B-hp-patch16" in report

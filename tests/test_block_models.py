@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from saccade import attention, models
+from saccade import models
+from saccade.analysis import attention
 from saccade.models.convnet import Block as ConvBlock
 from saccade.models.vit import BLOCKS, Block
 from saccade.spec import SaccadeError

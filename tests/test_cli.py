@@ -151,12 +151,12 @@ def test_a_damaged_data_cache_is_refused_named_and_mended(tmp_path):
     """A cache of the right shape with wrong bytes: run, verify and the worker's own load all refuse it."""
     import numpy as np
 
-    from saccade.data import arrays
+    from saccade.data.fetch import sets
 
     home = tmp_path / "mnist"
     home.mkdir()
-    made = {key: np.zeros(spec.shape, np.uint8) for key, spec in arrays.SETS["mnist"].arrays.items()}
-    arrays.write(home, made, "a test")
+    made = {key: np.zeros(spec.shape, np.uint8) for key, spec in sets.SETS["mnist"].arrays.items()}
+    sets.write(home, made, "a test")
     checked = saccade("data", "verify", "mnist", SACCADE_DATA=str(tmp_path))
     assert checked.returncode == 1 and "train_x" in checked.stdout
     assert "saccade data fetch mnist --again" in checked.stdout

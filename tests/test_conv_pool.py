@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from saccade import kernels, models
-from saccade.bench.pure import without_kernels
+from benchmarks.pure import without_kernels
+from saccade import models
+from saccade.layers import kernels
 from saccade.layers.conv_pool import MOST, Native, conv_relu_pool, has_kernel
 
 native = pytest.mark.skipif(bool(kernels.why_not()), reason="no C compiler here")

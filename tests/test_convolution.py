@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from saccade import models
-from saccade.convolution import ShiftAttention, convert, nearest_convolution, to_attention
+from saccade.analysis.convolution import ShiftAttention, convert, nearest_convolution, to_attention
 from saccade.layers.content_attention import ContentAttention
 from saccade.layers.position_attention import LearnedPositionAttention, QuadraticAttention, separable
 from saccade.spec import SaccadeError

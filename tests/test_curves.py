@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from saccade.curves import crossing, find_peak, humps, near, peaked, threshold, together
 from saccade.spec import SaccadeError
 from saccade.stats import TooFewSeeds
+from saccade.stats.curves import crossing, find_peak, humps, near, peaked, threshold, together
 
 SIZES = [100, 200, 400, 800, 1600]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from saccade import registry
-from saccade.__main__ import commands
+from saccade.__main__ import overview
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -26,7 +26,7 @@ def test_the_readmes_python_runs(tmp_path):
 
 
 def test_every_command_in_the_docs_is_one():
-    known = {name for name, _ in commands()}
+    known = {name for name, _ in overview()}
     used = {m for p in PAGES for b in blocks(p, "sh") for m in re.findall(r"saccade ([a-z]+)", b)}
     assert {"list", "show", "run", "status", "doctor"} <= used
     assert used <= known

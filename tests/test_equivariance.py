@@ -5,8 +5,9 @@ import torch
 from torch import nn
 
 import saccade
-from saccade import equivariance, models
-from saccade.equivariance import KINDS, Move, measure, move_grid, read_grid, stride_of
+from saccade import models
+from saccade.analysis import equivariance
+from saccade.analysis.equivariance import KINDS, Move, measure, move_grid, read_grid, stride_of
 from saccade.spec import Probe, SaccadeError
 
 ROUNDING = 1e-12

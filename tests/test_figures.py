@@ -13,10 +13,10 @@ import sys
 import numpy as np
 import pytest
 
-from saccade import draw, figures, report
-from saccade.figures import Bars, Curves, Fit, Line, Mark, Panel
+from saccade.lab.table import Table, gap, record
+from saccade.report import document, draw, figures
+from saccade.report.figures import Bars, Curves, Fit, Line, Mark, Panel
 from saccade.spec import Estimate, Recipe, Run, SaccadeError, Settings, Task, canonical
-from saccade.table import Table, gap, record
 
 LINES = [
     {"label": "CNN", "family": "cnn", "where": {"model": "lenet"}},
@@ -186,7 +186,7 @@ def test_every_kind_is_plain_json():
 def test_rows_round_trip_through_csv():
     for data in every_kind(table()):
         rows = data.rows()
-        back = list(csv.DictReader(io.StringIO(report.to_csv(rows))))
+        back = list(csv.DictReader(io.StringIO(document.to_csv(rows))))
         assert len(back) == len(rows)
         for row, text in zip(rows, back, strict=True):
             assert {k: "" if v is None else str(v) for k, v in row.items()} == {k: text[k] for k in row}
@@ -305,6 +305,6 @@ def test_large_heatmaps_get_a_scale_instead_of_numbers():
 
 
 def test_figure_data_need_neither_torch_nor_matplotlib():
-    code = "import sys, saccade.report; print([m for m in ('torch', 'matplotlib') if m in sys.modules])"
+    code = "import sys, saccade.report.document; print([m for m in ('torch', 'matplotlib') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

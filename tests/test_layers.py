@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from saccade import kernels
-from saccade.kernels import neighbourhoods
-from saccade.layers import short_heads
+from saccade.layers import kernels, short_heads
+from saccade.layers.kernels import neighbourhoods
 from saccade.layers.readout_block import class_token_attention
 from saccade.models.basic_vit import Block
 

@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 import saccade
-from saccade import draw, session, stats
+from saccade import stats
+from saccade.lab import pipeline
+from saccade.lab.table import Table
+from saccade.report import draw
 from saccade.spec import SCALES, SaccadeError, Scale
-from saccade.studies.learning import measures, panels, sweeps
-from saccade.studies.learning_curves import STUDY
+from saccade.studies.learning_curves import arms, measures, panels
+from saccade.studies.learning_curves.claims import STUDY
 from saccade.study import judge
-from saccade.table import Table
 
 IDS = [
     "L-F8-mnist-fit", "L-F9-cifar-fit", "L-F9-dd", "L-F9-noise", "L-F10-fit", "L-F11-fit", "L-F10-dd", "L-F10-weak",
@@ -48,7 +50,7 @@ def test_sweeps_share_their_runs(scale):
     """Every sweep's runs are the whole study's, and together they are all of it."""
     every = {t.run.key: t for t in planned(scale)}
     union = set()
-    for name in sweeps.SWEEPS:
+    for name in arms.SWEEPS:
         mine = planned(scale, sweep=name)
         assert {t.run.key for t in mine} <= set(every)
         assert all(set(t.probes) <= set(every[t.run.key].probes) for t in mine)
@@ -249,8 +251,8 @@ def test_the_study_runs_at_smoke_on_drawn_data(tmp_path):
     table = ran.table()
     assert not table.gaps and len(table.series("accuracy", arm="ViT(128,1,1), 5 or 8", split="test")) == 2
     assert table.at(metric="difference_share") and table.at(metric="picture")
-    whole = session.open_session("learning_curves", "smoke", tmp_path / "lab", drawn)
+    whole = pipeline.open_session("learning_curves", "smoke", tmp_path / "lab", drawn)
     verdicts = whole.verdicts()
     assert [v.claim for v in verdicts] == IDS and all(v.says.startswith("needs") for v in verdicts)
-    report = session.write(whole)["md"].read_text()
+    report = pipeline.write(whole)["md"].read_text()
     assert report.startswith("> **DRAWN DATA") and "L-F12-cifar-cross" in report

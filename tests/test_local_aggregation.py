@@ -5,8 +5,8 @@ import copy
 import pytest
 import torch
 
-from saccade import kernels
-from saccade.kernels import neighbourhoods
+from saccade.layers import kernels
+from saccade.layers.kernels import neighbourhoods
 from saccade.layers.local_aggregation import aggregate, padded, unfolded, views
 from saccade.layers.pairwise_attention import PairwiseAttention
 

@@ -7,14 +7,14 @@ import pytest
 import torch
 from torch import nn
 
-from saccade import scores
 from saccade.data.images import Source
 from saccade.data.points import sized
 from saccade.probes.patch_shuffle import patch_shuffle, shuffled
 from saccade.probes.small_object_accuracy import small_object_accuracy
 from saccade.probes.top_k_matching import top_k_matching
 from saccade.spec import SaccadeError, Settings
-from saccade.subject import Subject
+from saccade.subjects import scores
+from saccade.subjects.subject import Subject
 
 DATA = Source("photos", Settings(of="procedural_textures", hold_out=100), 0)
 

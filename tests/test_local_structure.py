@@ -5,17 +5,30 @@ import pytest
 import torch
 
 import saccade
-from saccade import draw, models, session
+from saccade import models
 from saccade.data.images import Source
 from saccade.data.photos import Enlarged, photos
+from saccade.lab import pipeline
+from saccade.lab.table import Table
+from saccade.report import draw
 from saccade.spec import SaccadeError, Scale, Settings
 from saccade.stats import TooFewSeeds
-from saccade.studies.local import measures
-from saccade.studies.local.sweeps import CELLS, DYNAMIC, MAIN, RESNET, STATIC, SWITCHES, VIT, WINDOWS, nets, tasks
-from saccade.studies.local_structure import STUDY
+from saccade.studies.local_structure import measures
+from saccade.studies.local_structure.arms import (
+    CELLS,
+    DYNAMIC,
+    MAIN,
+    RESNET,
+    STATIC,
+    SWITCHES,
+    VIT,
+    WINDOWS,
+    nets,
+    tasks,
+)
+from saccade.studies.local_structure.claims import STUDY
 from saccade.study import judge
-from saccade.subject import Subject
-from saccade.table import Table
+from saccade.subjects.subject import Subject
 
 IDS = ["E-H1", "E-H2", "E-H3", "E-F4-resnet50", "E-F4-vit", "E-F4-localvit", "E-F4-order", "E-F4-early", "E-EQ1",
        "E-T2-random", "E-T2-resnet50", "E-T2-vit", "E-T2-localvit", "E-T2-order", "E-F5-hist", "E-F5-skew", "E-H4",
@@ -39,7 +52,7 @@ def test_every_claim_stands_once_and_differences_touch_known_ones():
 
 @pytest.mark.parametrize("scale", ["smoke", "small", "large", "paper"])
 def test_runs_are_unique_paired_and_known(scale):
-    found = session.open_session("local_structure", scale).tasks
+    found = pipeline.open_session("local_structure", scale).tasks
     assert len({t.run.key for t in found}) == len(found)
     seeds = {arm: {t.run.seed for t in found if t.arm == arm} for arm in {t.arm for t in found}}
     assert len(set(map(frozenset, seeds.values()))) == 1 and len(seeds[RESNET]) == (2 if scale == "smoke" else 5)
@@ -102,8 +115,8 @@ def test_pictures_can_be_trained_on_enlarged_and_autoaugmented():
 
 
 def test_the_reports_precision_is_refused_on_a_cpu_before_anything_is_built(tmp_path):
-    from saccade import launch
-    from saccade.store import Lab
+    from saccade.lab import launch
+    from saccade.lab.store import Lab
 
     with pytest.raises(SaccadeError, match=r"^precision=mixed needs a GPU"):
         launch.costs(planned("paper")[:1], Lab(tmp_path / "lab").open(), "cpu")
@@ -240,5 +253,5 @@ def test_the_study_runs_at_smoke_on_drawn_data(tmp_path):
     says = {v.claim: v.says for v in ran.verdicts()}
     assert {c for c, v in says.items() if v == "reproduced"} == EXACT
     assert all(v.startswith("needs") for c, v in says.items() if c not in EXACT)
-    report = session.write(ran)["md"].read_text()
+    report = pipeline.write(ran)["md"].read_text()
     assert report.startswith("> **DRAWN DATA") and "E-C1" in report

@@ -6,16 +6,18 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from saccade import launch, lockstep, models, training
-from saccade.bench.pure import without_kernels
+from benchmarks.pure import without_kernels
+from saccade import models
 from saccade.data.images import Source
+from saccade.lab import launch
+from saccade.lab.store import Lab
+from saccade.lab.worker import perform, perform_together
 from saccade.layers import stacked
 from saccade.layers.conv_pool import conv_relu_pool
-from saccade.lockstep import Grouped
 from saccade.spec import Probe, Recipe, Run, Settings, Task
-from saccade.store import Lab
-from saccade.training import Done, Step, Watch, train, train_together
-from saccade.work import perform, perform_together
+from saccade.training import lockstep, loop
+from saccade.training.lockstep import Grouped
+from saccade.training.loop import Done, Step, Watch, train, train_together
 
 DRAWN = Settings(digits="procedural_digits", scenes="procedural_textures", backgrounds=2)
 
@@ -120,7 +122,7 @@ def test_who_diverges_leaves_and_the_others_go_on():
     nets = [models.build("lenet", seed=seed) for seed in range(3)]
 
     def asking(i):
-        return training._steps(nets[i], Source(runs[i].data, DRAWN, i), runs[i].recipe, None, training.ALONE)
+        return loop._steps(nets[i], Source(runs[i].data, DRAWN, i), runs[i].recipe, None, loop.ALONE)
 
     seen, together = collections.Counter(), {}
     for i, event in lockstep.together([asking(i) for i in range(3)]):

@@ -8,8 +8,9 @@ import torch
 from PIL import Image
 
 from saccade import registry, rng
-from saccade.data import arrays, autoaugment, backdrops, large_pictures
+from saccade.data import autoaugment, backdrops
 from saccade.data.backdrops import textures
+from saccade.data.fetch import large_pictures, sets
 from saccade.data.mosaic import draw, mosaic
 from saccade.data.points import sized
 from saccade.data.small_object import small_object
@@ -191,7 +192,7 @@ def test_fetched_pictures_are_checked_kept_with_their_authors_and_used(tmp_path,
     for i in range(2):
         file = given / f"p{i}.jpg"
         Image.fromarray(np.full((300, 3300, 3), 100 * i, np.uint8)).save(file)
-        made.append(large_pictures.Picture(file.name, f"author {i}", "CC0-1.0", "mine", arrays.sha256_of_file(file)))
+        made.append(large_pictures.Picture(file.name, f"author {i}", "CC0-1.0", "mine", sets.sha256_of_file(file)))
     monkeypatch.setattr(large_pictures, "PICTURES", tuple(made))
     monkeypatch.setattr(large_pictures, "FOLDERS", {"mine": "nowhere/at/all"})
     backdrops.fetched.cache_clear()

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from saccade import pixels
+from saccade.data import pixels
 
 
 def images(n=3, size=32):

@@ -17,21 +17,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from saccade import figures, pages, report
-from saccade.spec import (
-    Difference,
-    Estimate,
-    Evidence,
-    Paper,
-    Recipe,
-    Run,
-    SaccadeError,
-    Settings,
-    Task,
-    Verdict,
-)
+from saccade.lab.table import Table, gap, record
+from saccade.report import document, figures, writers
+from saccade.spec import Difference, Estimate, Evidence, Paper, Recipe, Run, SaccadeError, Settings, Task, Verdict
 from saccade.study import Choice, Claim, Study, figure, judge
-from saccade.table import Table, gap, record
 
 NASTY = "<script>alert('x')</script> & 100 % of $5_000 #1 {a} ~b ^c \\d | [e](f) **g** --set"
 
@@ -136,7 +125,7 @@ FACTS = {
 
 def write(folder: Path, rows: Table | None = None, facts: Any = FACTS, **more: Any) -> dict[str, Path]:
     chosen = STUDY.choose({"heads": 1})
-    return report.write(
+    return document.write(
         STUDY, "small", chosen, table() if rows is None else rows, VERDICTS, folder, facts=facts, **more
     )
 
@@ -212,7 +201,7 @@ def test_every_claim_is_in_every_format(paths, page):
     for text in (page.text, markdown, latex):
         assert sentence in text
         assert text.index("not its hypothesis, came out again") < text.index("p (Holm)")
-    assert report.summary(VERDICTS) == sentence
+    assert document.summary(VERDICTS) == sentence
 
 
 def test_numbers_come_with_interval_n_and_p(page):
@@ -281,7 +270,7 @@ def test_latex_braces_and_environments_match(paths):
 
 
 def test_latex_names_characters_it_has_no_font_for():
-    assert pages._tex("± 2−1 ≥ ö – ☃") == r"$\pm$ 2$-$1 $\ge$ ö \textendash{} [snowman]"
+    assert writers._tex("± 2−1 ≥ ö – ☃") == r"$\pm$ 2$-$1 $\ge$ ö \textendash{} [snowman]"
 
 
 def test_markdown_links_resolve(paths):
@@ -405,20 +394,20 @@ def test_a_figure_that_fails_is_not_hidden_and_leaves_the_old_report(tmp_path):
 
     study = Study(STUDY.name, "other", STUDY.paper, STUDY.tasks, (by_x, broken), STUDY.claims)
     with pytest.raises(ValueError, match="cannot draw"):
-        report.write(study, "small", Settings(), table(), VERDICTS, tmp_path, facts={}, formats=("md",))
+        document.write(study, "small", Settings(), table(), VERDICTS, tmp_path, facts={}, formats=("md",))
     assert (tmp_path / "report.md").read_text() == before
 
 
 def test_an_address_that_is_not_a_web_page_is_no_link(tmp_path):
     study = Study("s", "q", Paper("cited", "javascript:alert(1)"), STUDY.tasks, (), ())
-    text = report.write(study, "smoke", Settings(), Table(), (), tmp_path, facts={})["html"].read_text()
+    text = document.write(study, "smoke", Settings(), Table(), (), tmp_path, facts={})["html"].read_text()
     assert "javascript" not in text
     assert "After cited" in text
     assert "No claims." in text
 
 
 def test_terminal_rows():
-    rows = report.terminal(VERDICTS)
+    rows = document.terminal(VERDICTS)
     assert rows[0] == ("claim", "paper found", "ours", "verdict")
     assert rows[1][3] == "✓ reproduced"
     assert rows[3] == ("D-H3", "finding of D-H3", "+0.1 [-1.4, 1.6] n=5", "? undecided, about 9 seeds needed")
@@ -427,18 +416,18 @@ def test_terminal_rows():
     assert rows[7][3] == "? undecided, <script>alert('x')</script> & 1…"
     assert all(sum(map(len, row)) + 6 <= 120 for row in rows)
     blocked = verdict("D-H6", "undecided", evidence(), remark="CNN is under-trained (15 %); more; x = 8")
-    assert report.terminal([blocked])[1][3] == "? undecided, CNN is under-trained"
+    assert document.terminal([blocked])[1][3] == "? undecided, CNN is under-trained"
 
 
 def test_the_summary_counts_every_verdict():
-    assert report.summary(VERDICTS[:1]) == "1 claim: 1 reproduced."
-    assert report.summary(()) == "No claims."
-    assert report.summary([verdict("D-H9", "something new")]) == "1 claim: 1 other."
+    assert document.summary(VERDICTS[:1]) == "1 claim: 1 reproduced."
+    assert document.summary(()) == "No claims."
+    assert document.summary([verdict("D-H9", "something new")]) == "1 claim: 1 other."
 
 
 def test_a_judged_study_can_be_written(tmp_path):
     verdicts = judge(STUDY, table(), "small")
-    paths = report.write(
+    paths = document.write(
         STUDY, "small", STUDY.choose({}), table(), verdicts, tmp_path, facts={}, formats=("md",)
     )
     assert "7 claims: 7 reproduced." in paths["md"].read_text()

@@ -10,8 +10,9 @@ import sys
 import numpy as np
 import pytest
 
-from saccade import scores, stats
+from saccade import stats
 from saccade.spec import SaccadeError
+from saccade.subjects import scores
 
 REPORTED = [1, 21, 49, 26, 3]  # Feer et al. 2022, Figure 5, ResNet-50: 2.09 in the mean
 

@@ -4,19 +4,7 @@ import math
 import pytest
 
 from saccade import rng
-from saccade.spec import (
-    Probe,
-    Recipe,
-    Run,
-    SaccadeError,
-    Scale,
-    Settings,
-    Task,
-    canonical,
-    digest,
-    plain,
-    suggest,
-)
+from saccade.spec import Probe, Recipe, Run, SaccadeError, Scale, Settings, Task, canonical, digest, plain, suggest
 
 
 def test_key_depends_on_content_and_not_on_order():

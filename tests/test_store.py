@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from saccade.lab.store import Lab, seal, unseal, write_atomic
 from saccade.spec import DamagedFile, Probe, Recipe, Run, SaccadeError, Settings
-from saccade.store import Lab, seal, unseal, write_atomic
 
 PROBE = Probe("accuracy", n=3)
 
@@ -58,7 +58,7 @@ def test_a_claimed_run_is_nobody_elses_until_released(lab):
 
 
 def test_a_dead_processs_lease_is_taken_over_at_once(lab):
-    code = ("import sys, os; from saccade.store import Lab; from saccade.spec import *;"
+    code = ("import sys, os; from saccade.lab.store import Lab; from saccade.spec import *;"
             "lab = Lab(sys.argv[1]);"
             "lab.claim(Run('lenet', 'd', Recipe(images=1), 0, data_args=Settings(backgrounds=2)), {}); os._exit(9)")
     subprocess.run([sys.executable, "-c", code, str(lab.root)], check=False)
@@ -77,7 +77,7 @@ def test_a_lease_of_another_machine_counts_by_its_heartbeat(lab):
 
 
 def test_a_taken_lease_is_noticed_by_its_former_holder(lab, monkeypatch):
-    monkeypatch.setattr("saccade.store.HEARTBEAT", 0.05)
+    monkeypatch.setattr("saccade.lab.store.HEARTBEAT", 0.05)
     lease = lab.claim(a_run(), {})
     lease.path.write_text(json.dumps({"token": "somebody else"}))
     assert lease.lost.wait(5)
@@ -86,7 +86,7 @@ def test_a_taken_lease_is_noticed_by_its_former_holder(lab, monkeypatch):
 
 
 def test_many_processes_claim_each_run_once(lab):
-    code = ("import sys, time; from saccade.store import Lab; from saccade.spec import *; lab = Lab(sys.argv[1])\n"
+    code = ("import sys, time; from saccade.lab.store import Lab; from saccade.spec import *; lab = Lab(sys.argv[1])\n"
             "got = [s for s in range(30) if lab.claim(Run('lenet', 'd', Recipe(images=1), s, "
             "data_args=Settings(backgrounds=2)), {})]\nprint(*got); sys.stdout.flush(); time.sleep(1.5)")
     workers = [subprocess.Popen([sys.executable, "-c", code, str(lab.root)], stdout=subprocess.PIPE, text=True)

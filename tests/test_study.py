@@ -5,10 +5,11 @@ import dataclasses
 import numpy as np
 import pytest
 
-from saccade import registry, session, stats
+from saccade import registry, stats
+from saccade.lab import pipeline
+from saccade.lab.table import Table
 from saccade.spec import SaccadeError, Scale
 from saccade.study import MIN_PAIRS, Choice, Claim, Study, judge
-from saccade.table import Table
 
 IDS = ["D-H1", "D-H2", "D-H3", "D-H4", "D-H5", "D-F8-x8", "D-F8-rise", "D-F8-cross", "D-F8-gap", "D-F9-pattern",
        "D-F9-scale", "D-F10-slope", "D-F10-cnn", "D-F11-slope", "D-F12-slope", "D-V1", "D-P1", "D-L1", "D-L2"]
@@ -103,7 +104,7 @@ def test_every_published_claim_is_there_once(digits):
 
 @pytest.mark.parametrize("scale", ["smoke", "demo", "small", "large", "paper"])
 def test_tasks_are_unique_paired_and_valid(digits, scale):
-    tasks = session.open_session("digits_on_backgrounds", scale).tasks
+    tasks = pipeline.open_session("digits_on_backgrounds", scale).tasks
     assert len({t.run.key for t in tasks}) == len(tasks)
     cnn = {(t.run.seed, t.run.data_args["backgrounds"]) for t in tasks if t.arm == "CNN"}
     mha = {(t.run.seed, t.run.data_args["backgrounds"]) for t in tasks if t.arm == "MHA"}
@@ -111,7 +112,7 @@ def test_tasks_are_unique_paired_and_valid(digits, scale):
     if scale in ("large", "paper"):
         assert {x for _, x in mha} == {1, 2, 4, 8, 16, 32, 64} and len({s for s, _ in mha}) == 10
     if scale == "small":  # going on to the large scale repeats nothing
-        large = session.open_session("digits_on_backgrounds", "large").tasks
+        large = pipeline.open_session("digits_on_backgrounds", "large").tasks
         assert {t.run.key for t in tasks} <= {t.run.key for t in large}
 
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from saccade.lab.table import Table, gap, per_seed, record, slope_per_seed
 from saccade.spec import Recipe, Run, SaccadeError, Settings, Task
-from saccade.table import Table, gap, per_seed, record, slope_per_seed
 
 
 def row(seed, value, **more):

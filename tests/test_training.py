@@ -9,7 +9,7 @@ import torch
 
 from saccade.registry import model
 from saccade.spec import Recipe, Run, SaccadeError, Settings
-from saccade.training import Done, Step, Watch, lr_factor, train
+from saccade.training.loop import Done, Step, Watch, lr_factor, train
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -57,7 +57,7 @@ def test_training_leaves_global_random_state_alone(tiny_run):
 
 def test_two_models_of_one_seed_see_the_same_pictures_in_the_same_order(tiny_run):
     from saccade.data.images import Source
-    from saccade.training import _order
+    from saccade.training.loop import _order
 
     a, b = tiny_run(seed=3), tiny_run(seed=3, model="basic_vit")
     orders = [_order(Source(r.data, r.data_args, r.seed)("train"), r.seed, 0) for r in (a, b)]

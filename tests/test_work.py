@@ -12,10 +12,10 @@ import time
 import pytest
 import torch
 
-from saccade import launch, plan
+from saccade.lab import launch, plan
+from saccade.lab.store import Lab
+from saccade.lab.worker import load, perform
 from saccade.spec import Probe, Recipe, Run, Settings, Task
-from saccade.store import Lab
-from saccade.work import load, perform
 
 DRAWN = Settings(digits="procedural_digits", scenes="procedural_textures", backgrounds=2)
 PROBE = Probe("accuracy", splits=("id",), n=20)
@@ -152,7 +152,7 @@ def test_ten_kills_at_random_moments_lose_nothing_and_change_no_bit(tmp_path):
         while len(log_of(lab)) < begun + 4 and process.poll() is None:  # started, then points of the curve
             time.sleep(0.05)
         time.sleep(rng.uniform(0.0, 2.0))
-        workers = subprocess.run(["pgrep", "-f", f"saccade.work --lab {lab}"], capture_output=True, text=True)
+        workers = subprocess.run(["pgrep", "-f", f"saccade.lab.worker --lab {lab}"], capture_output=True, text=True)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         for pid in workers.stdout.split():

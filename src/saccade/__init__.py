@@ -15,7 +15,7 @@ _HOMES = {
     "Paper": "spec", "Probe": "spec", "Recipe": "spec", "Run": "spec", "Row": "spec", "SaccadeError": "spec",
     "Scale": "spec", "Settings": "spec", "Task": "spec", "Estimate": "spec", "Difference": "spec",
     "Choice": "study", "Study": "study", "claim": "study", "figure": "study", "judge": "study",
-    "Table": "table", "Lab": "store",
+    "Table": "lab.table", "Lab": "lab.store",
 }
 __all__ = sorted(_HOMES)
 

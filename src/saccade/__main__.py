@@ -1,4 +1,4 @@
-"""The `saccade` command. The overview is read from cli.py's source, so that it appears at once."""
+"""The `saccade` command. The overview is read from commands.py's source, so that it appears at once."""
 
 from __future__ import annotations
 
@@ -20,35 +20,36 @@ commands (saccade COMMAND --help tells more):
 
 def main() -> None:
     if sys.argv[1:] in ([], ["-h"], ["--help"]):
-        print(OVERVIEW + "\n".join(f"  {name:<9} {about}" for name, about in commands()))
+        print(OVERVIEW + "\n".join(f"  {name:<9} {about}" for name, about in overview()))
         return
     if "TORCHELASTIC_RUN_ID" in os.environ:  # one of the processes of torchrun
         under_torchrun()
         return
-    from saccade import cli
+    from saccade.cli import commands
 
-    cli.main()
+    commands.main()
 
 
 def under_torchrun() -> None:
     """The first process is the command as ever; the others train along with it."""
     if os.environ["RANK"] != "0":
-        from saccade import work
+        from saccade.lab import worker
 
-        work.follow()
+        worker.follow()
         return
-    from saccade import cli, distributed
+    from saccade.cli import commands
+    from saccade.training import distributed
 
     try:
-        cli.main()
+        commands.main()
     finally:
         if distributed.started():
             distributed.give_notice(distributed.NONE)
 
 
-def commands() -> list[tuple[str, str]]:
-    """Name and first docstring line of every function of cli.py under @command()."""
-    tree = ast.parse(Path(__file__).with_name("cli.py").read_text())
+def overview() -> list[tuple[str, str]]:
+    """Name and first docstring line of every function of commands.py under @command()."""
+    tree = ast.parse(Path(__file__).with_name("cli").joinpath("commands.py").read_text())
     marked = [node for node in tree.body if isinstance(node, ast.FunctionDef)
               and any(ast.unparse(mark).startswith("command(") for mark in node.decorator_list)]
     return [(node.name.strip("_"), (ast.get_docstring(node) or "").partition("\n")[0]) for node in marked]

@@ -8,12 +8,14 @@ from typing import Any
 
 from torch import nn
 
-from saccade import launch, live, models, plan, registry, session, stats
+from saccade import models, registry, stats
+from saccade.cli import terminal
 from saccade.data.images import Source
+from saccade.lab import launch, pipeline, plan
+from saccade.lab.store import Lab
+from saccade.lab.table import Table
 from saccade.spec import Evidence, Probe, Recipe, Run, SaccadeError, Settings, Task
-from saccade.store import Lab
-from saccade.subject import Subject
-from saccade.table import Table
+from saccade.subjects.subject import Subject
 
 
 def model(name: str, classes: int = 10, **args: Any) -> nn.Module:
@@ -35,15 +37,15 @@ def train(name: str, data: str, *, recipe: Recipe, seeds: int | Sequence[int] = 
 
 def train_all(tasks: Sequence[Task], lab: Lab, *, device: str = "auto", jobs: int | None = None,
               plugins: Sequence[str] = (), quiet: bool = False) -> Table:
-    session.fetch(tasks, live.printer(quiet))
+    pipeline.fetch(tasks, terminal.printer(quiet))
     found = plan.examine(lab, tasks)
     if found.damaged:
         raise SaccadeError(f"damaged runs in {lab.root}: {', '.join(found.damaged)}; see saccade lab verify.")
     places = launch.devices(device, jobs)
     cost = plan.price(found, lab, places[0], plugins)
     places = launch.share(places, cost.memory, jobs)
-    board = live.Board(tasks, found.complete, cost.seconds, len(places))
-    live.follow(launch.local(plan.longest_first(found, cost), lab, places=places, plugins=plugins), board, quiet)
+    board = terminal.Board(tasks, found.complete, cost.seconds, len(places))
+    terminal.follow(launch.local(plan.longest_first(found, cost), lab, places=places, plugins=plugins), board, quiet)
     return plan.table_of(lab, tasks)
 
 
@@ -69,15 +71,15 @@ def compare(table: Table, a: str, b: str, metric: str = "accuracy", **where: Any
 
 
 def run(study: str, scale: str = "small", *, lab: str | Path = "lab", device: str = "auto", jobs: int | None = None,
-        quiet: bool = False, **choices: Any) -> session.Session:
+        quiet: bool = False, **choices: Any) -> pipeline.Session:
     """The same as `saccade run`; the session it returns has .table() and .verdicts()."""
-    opened = session.open_session(study, scale, lab, choices)
-    say = live.printer(quiet)
-    session.fetch(opened.tasks, say)
-    todo = session.prepare(opened, say=say)
+    opened = pipeline.open_session(study, scale, lab, choices)
+    say = terminal.printer(quiet)
+    pipeline.fetch(opened.tasks, say)
+    todo = pipeline.prepare(opened, say=say)
     places = launch.devices(device, jobs)
     if todo.todo:
         cost = plan.price(todo, opened.lab, places[0])
-        session.perform(opened, todo, cost, places=launch.share(places, cost.memory, jobs), quiet=quiet)
-    session.write(opened)
+        pipeline.perform(opened, todo, cost, places=launch.share(places, cost.memory, jobs), quiet=quiet)
+    pipeline.write(opened)
     return opened

@@ -136,13 +136,13 @@ def _load_file(file: Path) -> Any:
 def _built_in(kind: str) -> dict[str, Card]:
     folder = Path(__file__).parent / FOLDERS[kind]
     found: dict[str, Card] = {}
+    if kind == "study":
+        for package in sorted(folder.glob("*/__init__.py")):
+            name, text = package.parent.name, ast.get_docstring(ast.parse(package.read_text())) or ""
+            found[name] = Card("study", name, text.partition("\n")[0], f"saccade.{FOLDERS[kind]}.{name}")
+        return found
     for file in sorted(folder.glob("*.py")):
         module = f"saccade.{FOLDERS[kind]}.{file.stem}"
-        if kind == "study":
-            if file.stem != "__init__":
-                text = ast.get_docstring(ast.parse(file.read_text())) or ""
-                found[file.stem] = Card("study", file.stem, text.partition("\n")[0], module)
-            continue
         found.update({c.name: c for c in _read_cards(file, module) if c.kind == kind})
     return found
 

@@ -7,21 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from saccade import stats
-from saccade.figures import FigureData
-from saccade.spec import (
-    SCALES,
-    Difference,
-    Evidence,
-    Paper,
-    SaccadeError,
-    Scale,
-    Settings,
-    Task,
-    Verdict,
-    suggest,
-)
+from saccade.lab.table import Table
+from saccade.report.figures import FigureData
+from saccade.spec import SCALES, Difference, Evidence, Paper, SaccadeError, Scale, Settings, Task, Verdict, suggest
 from saccade.stats import ALPHA
-from saccade.table import Table
 
 MIN_PAIRS = 5  # no verdict below this many seeds
 

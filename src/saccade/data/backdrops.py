@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from saccade import rng
-from saccade.data import large_pictures
 from saccade.data.autoaugment import as_tensor
+from saccade.data.fetch import large_pictures
 from saccade.spec import SaccadeError, suggest
 
 DRAWN, PLAIN = "procedural_textures", "plain"

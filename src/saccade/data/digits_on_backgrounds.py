@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from saccade import pixels, rng
+from saccade import rng
+from saccade.data import pixels
 from saccade.data.images import Pasted, shuffled, tensors
 from saccade.registry import data
 from saccade.spec import SaccadeError, suggest

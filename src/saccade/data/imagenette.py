@@ -11,9 +11,9 @@ from torch import Tensor
 from saccade.data.images import Plain, Triple, shuffled
 from saccade.data.photos import AUGMENTS, SPLITS, Shifted
 from saccade.data.points import balanced
+from saccade.lab.store import cache_folder
 from saccade.registry import data
 from saccade.spec import SaccadeError, suggest
-from saccade.store import cache_folder
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet
 ENDINGS = (".jpeg", ".jpg", ".png")

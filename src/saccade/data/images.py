@@ -11,8 +11,10 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from saccade import kernels, pixels, registry, rng
-from saccade.data import source
+from saccade import registry, rng
+from saccade.data import pixels
+from saccade.data.fetch import sources
+from saccade.layers import kernels
 from saccade.spec import Settings
 
 Triple = tuple[float, ...]
@@ -156,7 +158,7 @@ def _split(source: Source, split: str) -> Images:
 @functools.lru_cache(maxsize=16)
 def tensors(name: str, split: str) -> tuple[Tensor, Tensor]:
     """A checked set as uint8 pictures and int64 labels; read once a process."""
-    x, y = source.load(name, split)
+    x, y = sources.load(name, split)
     return torch.from_numpy(x.copy()), torch.from_numpy(y.copy()).long()
 
 

@@ -12,9 +12,10 @@ from einops import rearrange
 from torch import Tensor
 from torch.nn import functional as F
 
-from saccade import pixels, rng
-from saccade.data import source
+from saccade import rng
+from saccade.data import pixels
 from saccade.data.autoaugment import autoaugmented, jpeg
+from saccade.data.fetch import sources
 from saccade.data.images import Plain
 from saccade.data.points import moments, sized
 from saccade.registry import data
@@ -82,7 +83,7 @@ def mosaic(split: str, *, seed: int, of: str = "cifar10", n: int = 2000, size: i
 
 
 def check_words(split: str, of: str, crop: str, route: str) -> None:
-    for name, value, known in (("split", split, SPLITS), ("data set", of, source.known()), ("crop", crop, CROPS),
+    for name, value, known in (("split", split, SPLITS), ("data set", of, sources.known()), ("crop", crop, CROPS),
                                ("route", route, ROUTES)):
         if value not in known:
             raise SaccadeError(suggest(name, value, known))

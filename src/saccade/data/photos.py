@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from saccade.data import source
 from saccade.data.autoaugment import autoaugmented
+from saccade.data.fetch import sources
 from saccade.data.images import Images, Plain, shuffled
 from saccade.data.points import balanced, moments, sized
 from saccade.registry import data
@@ -81,7 +81,7 @@ def photos(split: str, *, seed: int, of: str = "cifar10", p: int = 0, hold_out: 
     Grey sets are enlarged to 32 x 32, and all to `size` pixels if that is given, after augmentation (crop_flip: shifts
     of up to 4 pixels and mirroring; autoaugment: the policy for CIFAR-10). Pixels are standardised by channel.
     """
-    for name, value, known in (("split", split, SPLITS), ("data set", of, source.known()),
+    for name, value, known in (("split", split, SPLITS), ("data set", of, sources.known()),
                                ("augment", augment, (*AUGMENTS, "autoaugment"))):
         if value not in known:
             raise SaccadeError(suggest(name, value, known))

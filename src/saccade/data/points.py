@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from saccade import rng
-from saccade.data import source
+from saccade.data.fetch import sources
 from saccade.data.images import Plain, Triple, shuffled, tensors
 from saccade.registry import data
 from saccade.spec import SaccadeError, suggest
@@ -42,7 +42,7 @@ def points(
     10 % are among those of 20 %; replacement="any" may draw the right label again. `only` keeps these classes
     and numbers them from 0.
     """
-    for name, value, known in (("split", split, SPLITS), ("data set", of, source.known()),
+    for name, value, known in (("split", split, SPLITS), ("data set", of, sources.known()),
                                ("replacement", replacement, REPLACEMENTS), ("resize", resize, RESIZES),
                                ("standardise", standardise, STANDARDS)):
         if value not in known:

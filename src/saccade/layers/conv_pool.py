@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from saccade import kernels
+from saccade.layers import kernels
 
 MOST = 16  # channels in or out; above, torch's own convolution wins
 LARGEST = 11  # side of a patch: the kernel keeps all weights on its stack

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from saccade.kernels import neighbourhoods
+from saccade.layers.kernels import neighbourhoods
 
 
 def unfolded(x: Tensor, weights: Tensor) -> Tensor:

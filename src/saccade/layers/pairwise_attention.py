@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from saccade.kernels import neighbourhoods
+from saccade.layers.kernels import neighbourhoods
 from saccade.layers.local_aggregation import padded, reflected, unfolded, views
 
 Known = tuple[Tensor, Tensor] | None  # a normalisation's mean and variance where they do not come from the batch

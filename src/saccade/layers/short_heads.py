@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from saccade import kernels
+from saccade.layers import kernels
 
 WIDEST = 16  # the kernel takes half the time of `Recompute` at this width; wider is not tried
 WIDEST_FUSED = 12  # beyond this width torch's own fused attention is as fast

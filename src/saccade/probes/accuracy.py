@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from saccade.data.images import Source
 from saccade.registry import probe
 from saccade.spec import Row
-from saccade.subject import Subject
+from saccade.subjects.subject import Subject
 
 
 @probe(version=1)

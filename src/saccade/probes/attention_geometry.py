@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from saccade import models
-from saccade.attention import entropy
+from saccade.analysis.attention import entropy
 from saccade.data.images import Source
 from saccade.layers.position_attention import QuadraticAttention, shifts
 from saccade.registry import probe
 from saccade.spec import Row, SaccadeError, Settings
-from saccade.subject import Subject, standardise
+from saccade.subjects.subject import Subject, standardise
 
 SHOWN_SEED = 0  # maps are kept of one replication only
 DECIMALS = 4

@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from saccade import attention
-from saccade.attention import Maps
+from saccade.analysis import attention
+from saccade.analysis.attention import Maps
 from saccade.data.images import Images, Source
 from saccade.registry import probe
 from saccade.spec import Row, Settings
-from saccade.subject import Subject, standardise
+from saccade.subjects.subject import Subject, standardise
 
 SHOWN_SEED = 0  # pictures are kept of one replication only
 DECIMALS = 5

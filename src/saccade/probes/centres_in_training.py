@@ -7,12 +7,13 @@ from typing import Any
 
 import torch
 
-from saccade import models, training
+from saccade import models
 from saccade.data.images import Source
 from saccade.probes.attention_geometry import SHOWN_SEED, drawn_centres, quadratic_layers
 from saccade.registry import probe
 from saccade.spec import Recipe, Row, SaccadeError
-from saccade.subject import Subject
+from saccade.subjects.subject import Subject
+from saccade.training import loop
 
 
 @probe(version=1)
@@ -29,8 +30,8 @@ def centres_in_training(subject: Subject, data: Source, *, model: str = "", args
     how = Recipe(**recipe)
     net = models.build(model, data("train").classes, seed=data.seed, **(args or {})).to(subject.device)
     at = {round(how.steps * (i + 1) / looks) for i in range(looks)}
-    for event in training.fit(net, data, how):
-        if isinstance(event, training.Step) and event.step in at:
+    for event in loop.fit(net, data, how):
+        if isinstance(event, loop.Step) and event.step in at:
             yield from drawn_centres(quadratic_layers(net), f"{event.step * how.batch} pictures", event.step)
     pairs = zip(quadratic_layers(net), quadratic_layers(subject.model), strict=True)
     same = all(torch.equal(a, b) for one, other in pairs for a, b in zip(one, other, strict=True))

@@ -8,12 +8,13 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor, nn
 
-from saccade import convolution, training
-from saccade.convolution import ShiftAttention
+from saccade.analysis import convolution
+from saccade.analysis.convolution import ShiftAttention
 from saccade.data.images import Images, Source
 from saccade.registry import probe
 from saccade.spec import Recipe, Row, Settings
-from saccade.subject import Subject
+from saccade.subjects.subject import Subject
+from saccade.training import loop
 
 
 @probe(version=1)
@@ -38,7 +39,7 @@ def conversion(subject: Subject, data: Source, *, split: str = "test", n: int = 
         yield _row("agreement", float((now.argmax(1) == said.argmax(1)).double().mean()), n, form, "before")
         yield from _state(net, now, images, form, "before")
         start = [layer.centre.detach().clone() for layer in _layers(net)]
-        for _ in training.fit(net, data, recipe):
+        for _ in loop.fit(net, data, recipe):
             pass
         after = _answers(mine, images)
         yield _row("agreement", float((after.argmax(1) == now.argmax(1)).double().mean()), n, form, "after")

@@ -9,13 +9,14 @@ import torch
 from einops import rearrange
 from torch import Tensor, nn
 
-from saccade import convolution, rng
+from saccade import rng
+from saccade.analysis import convolution
 from saccade.data.images import Source
 from saccade.layers.content_attention import ContentAttention
 from saccade.layers.position_attention import LearnedPositionAttention, QuadraticAttention, product
 from saccade.registry import probe
 from saccade.spec import Row, Settings
-from saccade.subject import Subject
+from saccade.subjects.subject import Subject
 
 SIDE, CHANNELS, OUT = 12, 6, 5
 BORDERS = ("zeros", "replicate", "valid")

@@ -8,11 +8,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import torch
 
-from saccade import pixels, rng
+from saccade import rng
+from saccade.data import pixels
 from saccade.data.images import Pasted, Source
 from saccade.registry import probe
 from saccade.spec import Row, SaccadeError
-from saccade.subject import Subject
+from saccade.subjects.subject import Subject
 
 
 @probe(version=1)

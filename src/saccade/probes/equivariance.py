@@ -7,11 +7,11 @@ from dataclasses import asdict
 
 import torch
 
+from saccade.analysis.equivariance import Move, measure, untrained
 from saccade.data.images import Source
-from saccade.equivariance import Move, measure, untrained
 from saccade.registry import probe
 from saccade.spec import Row, Settings
-from saccade.subject import Subject, standardise
+from saccade.subjects.subject import Subject, standardise
 
 
 @probe(version=1)

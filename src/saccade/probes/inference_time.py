@@ -14,7 +14,7 @@ from saccade import models
 from saccade.data.images import Source
 from saccade.registry import probe
 from saccade.spec import Row, Settings
-from saccade.subject import Subject, standardise
+from saccade.subjects.subject import Subject, standardise
 
 FORMS = ("sa", "ha")
 ENOUGH = 1.5  # seconds of one form of a pair, after which no more repeats are made

@@ -15,7 +15,7 @@ from saccade.probes.patch_shuffle import shuffled
 from saccade.probes.top_k_matching import drawn_from
 from saccade.registry import probe
 from saccade.spec import Row, Settings
-from saccade.subject import Subject
+from saccade.subjects.subject import Subject
 
 SIDE = 32  # of the stored pictures, whatever the size that the model takes
 

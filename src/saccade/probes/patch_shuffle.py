@@ -12,7 +12,7 @@ from saccade import rng
 from saccade.data.images import Images, Source
 from saccade.registry import probe
 from saccade.spec import Row, SaccadeError
-from saccade.subject import CHUNK, Subject
+from saccade.subjects.subject import CHUNK, Subject
 
 
 @probe(version=1)

@@ -11,7 +11,7 @@ from saccade import models
 from saccade.data.images import Source
 from saccade.registry import probe
 from saccade.spec import Row, Settings
-from saccade.subject import Subject
+from saccade.subjects.subject import Subject
 
 
 @probe(version=1)

@@ -11,7 +11,7 @@ from saccade.data.small_object import SmallObjects, small_object
 from saccade.probes.top_k_matching import drawn_from, side_of
 from saccade.registry import probe
 from saccade.spec import Row, Settings
-from saccade.subject import Subject
+from saccade.subjects.subject import Subject
 
 CELLS = 3  # rows and columns of places
 

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from saccade import registry, scores
+from saccade import registry
 from saccade.data.images import Source
 from saccade.data.mosaic import TILES, mosaic
 from saccade.registry import probe
 from saccade.spec import Row, SaccadeError, Settings
-from saccade.subject import Subject
+from saccade.subjects import scores
+from saccade.subjects.subject import Subject
 
 PLACES = ("top left", "top right", "bottom left", "bottom right")
 

@@ -12,7 +12,7 @@ from saccade import rng
 from saccade.data.images import Source
 from saccade.registry import probe
 from saccade.spec import Row
-from saccade.subject import Subject, standardise
+from saccade.subjects.subject import Subject, standardise
 
 
 @probe(version=1)

@@ -1,0 +1,103 @@
+"""`python -m benchmarks [--quick]`: the table, results/bench.json and docs/performance.md."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks import page, processes, scaling
+from benchmarks.measure import FRESH_PAGES
+
+Row = dict[str, Any]
+
+
+def inside(what: str, env: Mapping[str, str], quick: bool, only: str) -> Iterator[Row]:
+    """Lines of a child process that was started with this environment."""
+    command = [sys.executable, "-m", "benchmarks.inside", what, "--only", only] + ["--quick"] * quick
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("MALLOC_")}
+    with subprocess.Popen(command, env={**clean, **env}, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        for line in child.stdout:
+            yield json.loads(line)
+    if child.returncode:
+        raise SystemExit(f"the benchmark's {what} process ended with code {child.returncode}; its message is above")
+
+
+def run(quick: bool, only: str, tell: Callable[[str], None]) -> Row:
+    began = time.perf_counter()
+    found: Row = {"machine": page.machine(), "quick": quick, "rows": [], "absent": [], "kept": [], "scaling": [],
+                  "cost_model": []}
+    one_thread = dict.fromkeys(processes.THREADS, "1")
+    rows: list[Row] = found["rows"]
+
+    def add(row: Row) -> None:
+        rows.append(row)
+        tell(page.line(row))
+
+    for line in inside("time", one_thread, quick, only):
+        if "gemm" in line:
+            found["gemm"] = line["gemm"]
+        elif "absent" in line:
+            found["absent"].append(line["absent"])
+        else:
+            add(line["row"])
+    turns: dict[str, Any] = {"rounds": 5, "seconds": 0.3} if quick else {"rounds": 7, "seconds": 1.0}
+    many: tuple[tuple[str, Callable[[], Row]], ...] = (
+        ("digits study, CNN replicas", lambda: processes.replicas(False, **turns)),
+        ("digits study, CNN replicas, one thread", lambda: processes.replicas(True, **turns)),
+        ("worker processes", lambda: processes.workers(True, **turns)),
+        ("worker processes, pure torch", lambda: processes.workers(False, **turns)),
+        ("replicas in lock-step", lambda: processes.lockstep(**turns)))
+    for name, measure in many:
+        if only in name and not (quick and name.endswith(("one thread", "pure torch", "lock-step"))):
+            add(measure())
+    by_name = {(r["name"], r["setting"], r["against"]): r for r in rows}
+    for line in inside("memory", {**FRESH_PAGES, **one_thread}, quick, only):
+        row = by_name[line["row"]["name"], line["row"]["setting"], line["row"]["against"]]
+        ours, peer = (line["row"]["memory"][side] for side in ("ours", "peer"))
+        if ours and peer:
+            row["memory"] = {"ours": ours, "peer": peer, "ratio": peer / ours}
+    if not quick and not only:  # where large buffers come and go, the allocator's policy decides much of the ratio
+        for again in ("thesis", "SAN"):
+            lines = inside("time", processes.ONE_THREAD, True, again)
+            found["kept"] += [line["row"] for line in lines if "row" in line]
+        found["scaling"] = list(inside("grow", one_thread, quick, only))
+        for line in inside("swell", {**FRESH_PAGES, **one_thread}, quick, only):
+            grown = next(g for g in found["scaling"] if g["name"] == line["name"])
+            grown |= {"bytes": line["bytes"], "memory_exponent": line["exponent"]}
+        found["scaling"] += [scaling.replicas(), scaling.lockstep(), scaling.runs()]
+        found["cost_model"] = list(inside("cost", one_thread, quick, only))
+    found["seconds"] = time.perf_counter() - began
+    return found
+
+
+def main() -> None:
+    flags = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    flags.add_argument("--quick", action="store_true", help="a look in under two minutes; writes nothing")
+    flags.add_argument("--only", default="", metavar="WORDS", help="rows whose text contains this; writes nothing")
+    flags.add_argument("--to", default=".", metavar="DIR", help="where results/ and docs/ are")
+    asked = flags.parse_args()
+    found = run(asked.quick, asked.only, lambda text: print(text, flush=True))
+    before = Path(asked.to) / "results/bench.json"
+    found["slower"] = page.slower(found, json.loads(before.read_text())) if before.exists() else []
+    print("\n" + page.table(found))
+    if not asked.quick and not asked.only:
+        for name, text in (("results/bench.json", json.dumps(found, indent=1) + "\n"),
+                           ("docs/performance.md", page.document(found))):
+            path = Path(asked.to) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            print(f"written: {path}")
+    if unequal := [r["name"] for r in found["rows"] if not r["is_equal"]]:
+        raise SystemExit(f"not the same function: {', '.join(unequal)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,203 @@
+"""What was measured, as a table for the terminal and as the page docs/performance.md."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from saccade.lab import launch
+
+Row = Mapping[str, Any]
+
+HEAD = ("what", "setting", "aim", "measured", "memory aim", "memory measured", "largest error")
+
+
+def machine() -> dict[str, Any]:
+    return {"cpu": _cpu(), "cores": launch.cores(), "system": f"{platform.system()} {platform.machine()}",
+            "python": platform.python_version(), "torch": importlib.metadata.version("torch"),
+            "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0}
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    memory = row.get("memory")
+    return (row["name"], row["setting"], f"{row['aim']:g}", measured(row),
+            f"{row['memory_aim']:g}" if row["memory_aim"] else "", f"{memory['ratio']:.1f}" if memory else "",
+            f"{row['error']:.0e}")
+
+
+def measured(row: Row) -> str:
+    """The ratio with its interval; a star where the aim was missed."""
+    if not row["is_equal"]:
+        return "NOT EQUAL"
+    missed = "" if row["ratio"] >= row["aim"] else " *"
+    return f"{row['ratio']:.2f} ({row['low']:.2f} to {row['high']:.2f}){missed}"
+
+
+def line(row: Row) -> str:
+    return f"{row['name']} ({row['setting']}): aim {row['aim']:g}, measured {measured(row)}"
+
+
+def table(found: Row) -> str:
+    rows = [HEAD, *(cells(r) for r in found["rows"])]
+    widths = [max(len(r[i]) for r in rows) for i in range(len(HEAD))]
+    text = ["  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows]
+    text.insert(1, "-" * len(text[0]))
+    said = found["machine"]
+    text += ["", *found["absent"], *(f"slower than the run before: {row}" for row in found.get("slower", ()))]
+    text += [f"{said['cpu']}, {said['cores']} cores, torch {said['torch']}; "
+             f"matrix product {found['gemm'] / 1e9:.0f} GFLOP/s on one thread; {found['seconds']:.0f} s in all; "
+             "* below the aim"]
+    return "\n".join(text)
+
+
+def slower(found: Row, before: Row) -> list[str]:
+    """Rows whose whole interval lies below that of the run before, on the same kind of machine."""
+    if found["machine"]["cpu"] != before["machine"]["cpu"]:
+        return []
+    past = {(r["name"], r["setting"], r["against"]): r for r in before["rows"] if r["is_equal"]}
+    told = []
+    for row in (r for r in found["rows"] if r["is_equal"]):
+        old = past.get((row["name"], row["setting"], row["against"]))
+        if old is not None and row["high"] < old["low"]:
+            told.append(f"{row['name']} ({row['setting']}): {row['ratio']:.2f}, it was {old['ratio']:.2f}")
+    return told
+
+
+def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return "\n".join("| " + " | ".join(r) + " |" for r in (head, ["---"] * len(head), *rows))
+
+
+def document(found: Row) -> str:
+    said, rows = found["machine"], found["rows"]
+    speed = _markdown(
+        ("what", "setting", "peer", "aim", "measured", "interval", "clock", "wall", "ours", "peer's"),
+        [(r["name"], r["setting"], r["against"], f"{r['aim']:g}", f"**{r['ratio']:.2f}**",
+          f"{r['low']:.2f} to {r['high']:.2f} ({100 * r['chance']:.0f} %, {r['rounds']} rounds)", r["clock"],
+          f"{r['ratio_wall']:.2f}", _seconds(r["ours_seconds"][r["clock"]]), _seconds(r["peer_seconds"][r["clock"]]))
+         for r in rows if r["is_equal"]])
+    same = _markdown(
+        ("what", "setting", "compared", "largest error", "allowed", "GFLOP/s", "of a matrix product"),
+        [(r["name"], r["setting"], r["equal"], f"{r['error']:.1e}", f"{r['tolerance']:.0e}",
+          f"{r['flops_per_second'] / 1e9:.1f}" if "flops" in r else "", f"{100 * r['share_of_gemm']:.0f} %"
+          if "flops" in r else "") for r in rows])
+    memory = _markdown(
+        ("what", "setting", "ours", "peer's", "aim", "times less"),
+        [(r["name"], r["setting"], f"{r['memory']['ours'] / 2**20:.0f} MiB", f"{r['memory']['peer'] / 2**20:.0f} MiB",
+          f"{r['memory_aim']:g}", f"**{r['memory']['ratio']:.1f}**") for r in rows if "memory" in r])
+    kept = _markdown(("what", "setting", "ratio", "interval"), [
+        (r["name"], r["setting"], f"{r['ratio']:.2f}", f"{r['low']:.2f} to {r['high']:.2f}")
+        for r in found["kept"] if r["is_equal"]])
+    growth = _markdown(("what", "against", "seconds", "exponent", "MiB", "exponent of memory"), [
+        (g["name"], f"{g['of']} {', '.join(map(str, g['x']))}", ", ".join(_seconds(t) for t in g["seconds"]),
+         f"**{g['exponent']:.2f}**", ", ".join(f"{b / 2**20:.1f}" for b in g.get("bytes", ())) or (
+             f"{g['largest_worker'] / 2**20:.0f} (largest worker)" if "largest_worker" in g else ""),
+         f"{g['memory_exponent']:.2f}" if "memory_exponent" in g else "") for g in found["scaling"]])
+    model = _markdown(("net", "fixed", "a picture", "predicted at 128", "measured at 128", "predicted / measured"), [
+        (f"{c['name']} {', '.join(f'{k}={v}' for k, v in c['args'].items())}", _seconds(c["fixed"]),
+         _seconds(c["picture"]), _seconds(c["predicted"]), _seconds(c["measured"]), f"**{c['ratio']:.2f}**")
+        for c in found["cost_model"]])
+    missing = "".join(f"- {text}\n" for text in found["absent"])
+    return PAGE.format(cpu=said["cpu"], cores=said["cores"], torch=said["torch"], python=said["python"],
+                       system=said["system"], gemm=found["gemm"] / 1e9, seconds=found["seconds"], speed=speed,
+                       same=same, memory=memory, kept=kept, growth=growth, model=model, load=said["load"],
+                       missing="\nNot measured in this run:\n\n" + missing if missing else "")
+
+
+def _seconds(value: float) -> str:
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if value >= size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value:.1e} s"
+
+
+PAGE = """# Speed, measured
+
+Written by `make bench`; do not edit. Numbers of one run on {cpu}, {cores} cores, {system}, Python {python},
+torch {torch}. A float32 matrix product of 1024 by 1024 ran at {gemm:.0f} GFLOP/s on one thread in the same run.
+All of it took {seconds:.0f} s; the load of the machine at the start was {load:.1f}.
+
+## How to read it
+
+Each row is one function computed in two ways, ours and the peer's. Before anything is timed, outputs and gradients of
+both are compared; a row whose two sides differ has no ratio, and the command fails. Then they take turns in one
+process, the order reversed every other round. The ratio is the peer's time over ours, round by round; the table shows
+the median and an interval for it from order statistics, with the chance that it holds the true median. Ratios are of
+processor time on one thread, which other programs disturb little; where the number of processes or threads is the
+question, processes wait for their turns and the wall clock counts. Times are of one call; in the rows of whole
+machines, of one picture.
+
+## Speed
+
+{speed}
+{missing}
+## The same function
+
+Errors are the largest distance between the two sides, in units of the largest entry of the tensor. Operations are those
+of matrix products and convolutions in our version, as torch counts them; where a C kernel does the work they are not
+counted, and element-wise work never is.
+
+{same}
+
+## Memory
+
+Growth of the resident set at its peak, for one forward and backward pass, in a forked child whose allocator gives every
+larger tensor fresh pages.
+
+{memory}
+
+## With memory that is kept
+
+Above, both sides have the allocator as the system brings it. saccade's workers tell it to keep freed memory, which
+helps whoever asks for much of it. The same rows with that policy on both sides:
+
+{kept}
+
+## How it grows
+
+An exponent of 1 is growth in proportion, 2 with the square, 0 none, -1 in inverse proportion. The queue is timed by the
+wall clock on all cores, workers started from nothing, so that it begins with their start-up.
+
+{growth}
+
+## What `--dry-run` predicts
+
+Time of a step as a straight line over the batch, fitted on the machine at hand through the run's batch and a quarter of
+it, once for each net of a study. Here fitted at 32 and 8, asked about 128:
+
+{model}
+
+## Why it is faster
+
+- **Short heads.** "Cut out patches, then a linear map" is a convolution, so no patch is copied. The map of 784 by 784
+  probabilities is computed one head of one picture at a time, stays in cache, and is computed again in the backward
+  pass. The C kernel never writes it at all.
+- **Class token.** When only the class token is read, the last block needs one query. Keys and values of the other
+  tokens are folded into that query's side and never formed. A one-layer net is all last block; in six layers it is one
+  of six.
+- **Position attention.** Scores that are a sum of a row part and a column part have a softmax that is a product. A head
+  is then two 16 by 16 matrices instead of one of 256 by 256. The value map takes most of what is left, which
+  bounds the gain; the function works on a few pictures at a time and never holds heads side by side. With dropout
+  on the attention map, or where rows and columns do not separate, the dense path is taken.
+- **Local aggregation.** Neighbourhoods are shifted views of one padded map. Nothing is unfolded, forward or backward.
+- **Small convolutions.** A convolution of a few channels, ReLU and max-pooling are one C function. Only the place that
+  wins its window has a gradient, so three quarters of the backward pass are never done.
+- **Data.** Sets are uint8 tensors in memory, and a batch is indexed, composed and moved at once.
+- **Processes.** One process a core with one torch thread each; small nets gain nothing from threads and
+  lose much where another program wants the core.
+- **Lock-step.** What is left of a small net's step is mostly the asking. Runs that differ in seed and data alone share
+  it: weights in stacks, one forward and backward pass, one call of the optimiser, the same bits here as alone. Tried
+  and not taken: grouped convolutions and vmap (slower than a loop), one flat parameter vector (gains a third of what a
+  group gains), updating stacked tensors as one (other rounding at their ends).
+"""

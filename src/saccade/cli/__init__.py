@@ -1,0 +1,1 @@
+"""Words of a command line in; calls of the lab and lines on a terminal out."""

@@ -1,0 +1,391 @@
+"""The command line. Flags say where and how much; what is scientific is Python or an explicit --set."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from tyro.conf import Positional, arg
+
+from saccade import __version__, registry
+from saccade.cli.flags import Device, Jobs, Json, LabDir, Plugin, Quiet, ScaleName, Set, Study
+from saccade.cli.parsing import command, out, parse, say, seed_range, settings
+from saccade.spec import SCALES, SaccadeError, Settings, plain, suggest
+
+
+@command(name="list")
+def list_(kind: Positional[Annotated[str, arg(metavar="KIND", help="models, data, probes, studies or all")]] = "all",
+          plugin: Plugin = (), json: Json = False) -> None:
+    """What there is: models, data, probes, studies, one line each."""
+    for file in plugin:
+        registry.load_plugin(file)
+    kinds = {folder: k for k, folder in registry.FOLDERS.items()}
+    if kind != "all" and kind not in kinds:
+        raise SaccadeError(suggest("kind", kind, [*kinds, "all"]))
+    chosen = kinds if kind == "all" else {kind: kinds[kind]}
+    found = {folder: list(registry.cards(k).values()) for folder, k in chosen.items()}
+    if json:
+        out({folder: [{"name": c.name, "about": c.about, "version": c.version, "args": c.args} for c in cards]
+             for folder, cards in found.items()})
+        return
+    width = max((len(c.name) for cards in found.values() for c in cards), default=0)
+    for folder, cards in found.items():
+        print(folder)
+        for card in cards:
+            print(f"  {card.name:<{width}}  {card.about}")
+
+
+@command()
+def show(name: Positional[str], plugin: Plugin = (), json: Json = False) -> None:
+    """The card of one name: what it is, its arguments with defaults, its size or cost."""
+    for file in plugin:
+        registry.load_plugin(file)
+    wanted = name.replace("-", "_")
+    known = {n: (k, c) for k in registry.KINDS for n, c in registry.cards(k).items()}
+    if wanted not in known:
+        raise SaccadeError(suggest("model, data set, probe or study", name, known, "saccade list"))
+    kind, card = known[wanted]
+    told: dict[str, Any] = {"kind": kind, "name": card.name, "about": card.about, "version": card.version,
+                            "arguments": card.args, **card.extra}
+    if kind == "model":
+        from saccade import models
+
+        told["parameters"] = models.parameters(models.build(card.name))
+    if kind == "study":
+        study = registry.study(card.name)
+        told = {"kind": kind, "name": card.name, "question": study.question, "paper": study.paper.citation,
+                "scales": {s: study.costs[s] for s in SCALES if s in study.costs},
+                "choices": {c.name: {"default": c.default, "known": c.known, "about": c.about} for c in study.choices},
+                "claims": {c.id: c.statement for c in study.claims}, "figures": [f.name for f in study.figures]}
+    if json:
+        out(told)
+        return
+    for field, value in told.items():
+        if isinstance(value, dict):
+            print(f"{field}:")
+            for k, v in value.items():
+                print(f"  {k} = {v['default']!r}   {v['about']}" if isinstance(v, dict) else f"  {k}: {v}")
+        elif value not in ("", ()):
+            print(f"{field}: {f'{value:,}' if isinstance(value, int) else value}")
+
+
+@command()
+def data(action: Positional[Literal["list", "fetch", "verify"]] = "list", names: Positional[tuple[str, ...]] = (),
+         from_: Annotated[str | None, arg(name="from", metavar="DIR", help="a folder with the original files, or a "
+                                          "torchvision root, to read instead of the network")] = None,
+         again: Annotated[bool, arg(help="fetch even when the cache has it")] = False, json: Json = False) -> None:
+    """Data sets: list what is known and here, fetch with checksums, verify every byte of the cache."""
+    from saccade.cli import terminal
+    from saccade.data.fetch import large_pictures, sources
+
+    large = large_pictures.NAME
+    if action == "list":
+        states = [large_pictures.status() if n == large else sources.status(n)
+                  for n in (names or (*sources.known(), large))]
+        if json:
+            out([plain(s) for s in states])
+            return
+        for s in states:
+            print(f"{s.name:<20} {s.state:<16} {s.about}" + (f"  [{s.source}]" if s.source else ""))
+        return
+    if action == "fetch":
+        fetched = {}
+        for name in names or tuple(n for n in sources.known() if not n.startswith("procedural")):
+            with terminal.progress_bar(name) as progress:
+                fetch = large_pictures.fetch if name == large else partial(sources.fetch, name)
+                fetched[name] = fetch(folder_from=from_, again=again, report=say, progress=progress)
+        if json:
+            out(fetched)
+        return
+    findings = [f for name in (names or (None,))
+                for f in (large_pictures.verify() if name == large else sources.verify(name))]
+    if json:
+        out([plain(f) for f in findings])
+    else:
+        for f in findings:
+            print(f"{f.state:<8} {f.file}" + (f": {f.remedy}" if f.remedy else ""))
+    if any(f.state == "damaged" for f in findings):
+        raise SystemExit(1)
+
+
+@command()
+def train(model: Positional[str], data: Annotated[str, arg(metavar="NAME")] = "digits_on_backgrounds",
+          seeds: Annotated[str, arg(metavar="A:B", help="one seed, or a range without its end")] = "0:5",
+          images: Annotated[int, arg(metavar="N", help="training presentations")] = 8000,
+          recipe: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE ...", help="optimizer, lr, batch ...")] = (),
+          set: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE ...", help="arguments of the model")] = (),
+          data_set: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE ...", help="arguments of the data")] = (),
+          probes: Annotated[tuple[str, ...], arg(metavar="NAME ...")] = ("accuracy",),
+          lab: LabDir = "lab", device: Device = "auto", jobs: Jobs = None, plugin: Plugin = (), quiet: Quiet = False,
+          json: Json = False) -> None:
+    """Train one model over seeds and print its accuracy; finished seeds are not trained again."""
+    for file in plugin:
+        registry.load_plugin(file)
+    from saccade import api, stats
+    from saccade.lab.store import Lab
+    from saccade.spec import Probe, Recipe, Run, Task
+
+    card, source = registry.card("model", model), registry.card("data", data)
+    registry.check_args("model", model, settings(set))
+    registry.check_args("data", data, settings(data_set))
+    try:
+        made = Recipe(images=images, **settings(recipe))
+    except TypeError as error:
+        raise SaccadeError(f"--recipe: {error}; known: optimizer, lr, batch, schedule, momentum, weight_decay, warmup, "
+                           "clip, label_smoothing, precision, watch.") from None
+    splits = ("train", source.extra.get("watch", "test"))
+    asked = tuple(Probe(p, splits=splits) if p == "accuracy" else Probe(registry.card("probe", p).name) for p in probes)
+    tasks = [Task(Run(card.name, source.name, made, s, Settings(settings(set)), Settings(settings(data_set))), asked)
+             for s in seed_range(seeds)]
+    table = api.train_all(tasks, Lab(lab).open(), device=device, jobs=jobs, plugins=plugin, quiet=quiet or json)
+    if json:
+        out({"rows": [dict(r) for r in table], "gaps": [dict(g) for g in table.gaps]})
+        return
+    for split in splits:
+        series = table.series("accuracy", split=split)
+        if series:
+            print(f"{card.name}: accuracy on {split} {stats.estimate(series).short()} % (95 % interval over "
+                  f"{len(series)} seeds)")
+    for gap in table.gaps:
+        print(f"seed {gap['seed']}: {gap['why']}")
+
+
+@command()
+def probe(scores: Annotated[str, arg(metavar="FILE", help="a row a picture, a column a class")],
+          labels: Annotated[str, arg(metavar="FILE", help="numbers of classes, or a column a class of 0 and 1")],
+          probe: Annotated[tuple[str, ...], arg(metavar="NAME ...", help="accuracy, top_k_matching; default: what fits "
+                                                "the labels")] = (),
+          k: Annotated[int, arg(metavar="N", help="answers that count; default as many as a picture has classes")] = 0,
+          json: Json = False) -> None:
+    """Measure a model from elsewhere by its scores: text files, comma or space separated."""
+    from saccade.subjects import scores as files
+
+    told = files.compare(scores, labels, probe, k)
+    if json:
+        out(told)
+    else:
+        print("\n".join(files.sentences(told)))
+
+
+@command()
+def run(study: Positional[Study], scale: ScaleName = "small",
+        set: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE ...", help="open choices (saccade show STUDY)")] = (),
+        only: Annotated[str, arg(metavar="GLOB", help="only arms whose name matches, e.g. 'CNN*'")] = "",
+        dry_run: Annotated[bool, arg(help="print the plan with its cost on this machine, and stop")] = False,
+        retry: Annotated[bool, arg(help="try runs again that failed earlier")] = False,
+        redo_damaged: Annotated[bool, arg(help="set runs with damaged files aside and do them again")] = False,
+        strict: Annotated[bool, arg(help="exit with 3 when a claim is contradicted")] = False,
+        lab: LabDir = "lab", device: Device = "auto", jobs: Jobs = None, plugin: Plugin = (), quiet: Quiet = False,
+        json: Json = False) -> None:
+    """Run a study: plan, train what is missing, measure, judge every claim, write the report.
+
+    Finished runs are never done again; a stopped or killed call goes on where it was."""
+    from saccade.cli import terminal
+    from saccade.lab import launch, pipeline, plan
+    from saccade.report import document
+
+    for file in plugin:
+        registry.load_plugin(file)
+    opened = pipeline.open_session(study, scale, lab, settings(set), only)
+    places = launch.devices(device, jobs)
+    tell = terminal.printer(quiet or json)
+    with terminal.progress_bar("data") as progress:
+        pipeline.fetch(opened.tasks, terminal.printer(quiet), progress)
+    todo = pipeline.prepare(opened, retry, redo_damaged, tell)
+    cost = plan.price(todo, opened.lab, places[0], plugin)
+    places = launch.share(places, cost.memory, jobs)
+    planned = {"study": opened.study.name, "scale": scale, "runs": len(todo.tasks), "complete": len(todo.complete),
+               "to train": len(todo.train), "to measure": len(todo.measure), "failed": len(todo.failed),
+               "seconds": round(cost.wall(len(places)), 1), "jobs": len(places), "device": places[0]}
+    tell(f"{opened.study.name} ({scale})   {len(todo.tasks)} runs, {len(todo.complete)} already in the lab, "
+         f"{len(todo.todo)} to do" + (f", about {terminal.duration(cost.wall(len(places)))} on {places[0]}, "
+                                      f"{len(places)} jobs" if todo.todo else ""))
+    named = terminal.labels(todo.tasks)
+    for task in todo.failed:
+        done = opened.lab.done(task.run.key) or {}
+        tell(f"  {named[task.run.key]} failed earlier ({done.get('reason', '')}); --retry tries it again")
+    if dry_run:
+        arms = cost.by_arm(todo.todo)
+        if json:
+            out({**planned, "arms": arms})
+        else:
+            terminal.print_plan(arms)
+        return
+    if todo.todo:
+        pipeline.perform(opened, todo, cost, places=places, plugins=plugin, retry=retry, quiet=quiet or json)
+    paths = pipeline.write(opened)
+    verdicts = opened.verdicts()
+    refused = [t for t in opened.tasks if opened.lab.done(t.run.key) is None]
+    if json:
+        out({**planned, "trained": len(todo.train), "verdicts": list(verdicts),
+             "report": {k: str(p) for k, p in paths.items()}})
+    else:
+        terminal.print_grid(document.terminal(verdicts))
+        print(f"\n{document.summary(verdicts)} The report:\n{paths['html'].resolve()}")
+    if refused:
+        raise SystemExit(1)
+    if strict and any(v.says == "contradicted" for v in verdicts):
+        raise SystemExit(3)
+
+
+@command()
+def status(study: Positional[Annotated[str, arg(metavar="STUDY", help="one study; default: the whole lab")]] = "",
+           scale: ScaleName = "small", set: Set = (), lab: LabDir = "lab",
+           watch: Annotated[bool, arg(help="look again every two seconds until Ctrl-C")] = False,
+           json: Json = False) -> None:
+    """Done, running, waiting, diverged, failed; disk used."""
+    import time
+
+    while True:
+        told = _status(study, scale, settings(set), lab)
+        if json:
+            out(told)
+        else:
+            print("  ".join(f"{k}: {v}" for k, v in told.items()))
+        if not watch:
+            return
+        time.sleep(2)
+
+
+def _status(study: str, scale: str, chosen: dict[str, Any], folder: str) -> dict[str, Any]:
+    from saccade.lab import pipeline
+    from saccade.lab.store import Lab, size_of
+
+    lab = Lab(folder)
+    if not (lab.root / "runs").is_dir():
+        raise SaccadeError(f"no lab at {lab.root}; saccade run STUDY makes one, --lab DIR names another.")
+    keys = [t.run.key for t in pipeline.open_session(study, scale, folder, chosen).tasks] if study else lab.keys()
+    counts = dict.fromkeys(("finished", "running", "waiting", "diverged", "timeout", "failed"), 0)
+    for key in keys:
+        done = lab.done(key)
+        state = done["outcome"] if done else "running" if lab.holder(key) else "waiting"
+        counts[state] += 1
+    megabytes = size_of(lab.root) / 1e6
+    return {**({"study": study, "scale": scale} if study else {"lab": str(lab.root)}), "runs": len(keys), **counts,
+            "disk": f"{megabytes:.1f} MB"}
+
+
+@command()
+def report(study: Positional[Study], scale: ScaleName = "small", set: Set = (), lab: LabDir = "lab",
+           to: Annotated[str | None, arg(metavar="DIR", help="where to write; default inside the lab")] = None,
+           format: Annotated[tuple[str, ...], arg(metavar="NAME ...", help="md, html, csv, tex")] = (),
+           open: Annotated[bool, arg(help="show the HTML report in a browser")] = False,
+           only: Annotated[str, arg(metavar="GLOB", help="only arms whose name matches")] = "",
+           json: Json = False) -> None:
+    """Write a study's report from the rows in the lab: Markdown, HTML, CSV, LaTeX, figures as SVG."""
+    from saccade.lab import pipeline
+    from saccade.report import document as reports
+
+    for name in format:
+        if name not in reports.FORMATS:
+            raise SaccadeError(suggest("format", name, reports.FORMATS))
+    opened = pipeline.open_session(study, scale, lab, settings(set), only)
+    paths = pipeline.write(opened, Path(to) if to else None, format or reports.FORMATS)
+    if json:
+        out({k: str(p) for k, p in paths.items()})
+    else:
+        for path in paths.values():
+            print(path)
+    if open and "html" in paths:
+        import webbrowser
+
+        webbrowser.open(paths["html"].resolve().as_uri())
+
+
+@command()
+def figures(study: Positional[Study], scale: ScaleName = "small", set: Set = (), lab: LabDir = "lab",
+            only: Annotated[str, arg(metavar="NAME", help="one figure (saccade show STUDY)")] = "",
+            format: Annotated[str, arg(metavar="NAME", help="svg, pdf or png")] = "svg",
+            to: Annotated[str | None, arg(metavar="DIR")] = None, json: Json = False) -> None:
+    """Draw a study's figures from the rows in the lab."""
+    from saccade.lab import pipeline
+    from saccade.report import draw
+
+    if format not in ("svg", "pdf", "png"):
+        raise SaccadeError(suggest("format", format, ("svg", "pdf", "png")))
+    opened = pipeline.open_session(study, scale, lab, settings(set))
+    known = {f.name: f for f in opened.study.figures}
+    if only and only not in known:
+        raise SaccadeError(suggest("figure", only, known))
+    table = opened.table()
+    folder = Path(to) if to else opened.folder / "figures"
+    paths = [draw.save(f.make(table), folder / f"{f.name}.{format}") for f in known.values() if only in ("", f.name)]
+    if json:
+        out([str(p) for p in paths])
+    else:
+        for path in paths:
+            print(path)
+
+
+@command()
+def lab(action: Positional[Literal["merge", "verify", "prune"]], other: Positional[str] = "",
+        lab: LabDir = "lab", dry_run: Annotated[bool, arg(help="say what would be done")] = False,
+        json: Json = False) -> None:
+    """Look after a lab: merge the finished runs of another one, verify every byte, prune what is never read again."""
+    from saccade.lab.store import Lab
+
+    here = Lab(lab)
+    if not (here.root / "runs").is_dir() and action != "merge":
+        raise SaccadeError(f"no lab at {here.root}; --lab DIR names another.")
+    if action == "merge":
+        if not other or not (Path(other) / "runs").is_dir():
+            raise SaccadeError(f'saccade lab merge takes the folder of another lab, not "{other}".')
+        told: dict[str, Any] = dict(here.open().merge(Lab(other), dry_run))
+    elif action == "verify":
+        told = {key: bad for key in here.keys() if (bad := here.damage(key))}  # noqa: SIM118
+    else:
+        told = dict(here.prune(dry_run))
+    if json:
+        out(told)
+    elif not told:
+        nothing = {"verify": f"{len(here.keys())} runs, every file matches its checksum", "prune": "nothing to remove"}
+        print(nothing[action])
+    else:
+        for name, value in told.items():
+            print(f"{name}: {', '.join(map(str, value)) if isinstance(value, list) else value}"
+                  + (" bytes" if action == "prune" else "") + (" damaged" if action == "verify" else ""))
+    if action == "verify" and told:
+        raise SystemExit(1)
+
+
+@command()
+def doctor(lab: LabDir = "lab", json: Json = False) -> None:
+    """What this machine offers: device, threads, compiler, data, versions; each problem with its remedy."""
+    from saccade.cli.doctor import examine
+
+    lines = examine(lab)
+    if json:
+        out([plain(line) for line in lines])
+    else:
+        for line in lines:
+            remedy = f"  -> {line.remedy}" if line.remedy else ""
+            print(f"{'ok  ' if line.ok else 'NOTE'} {line.what:<18} {line.says}{remedy}")
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Entry point: one sentence for each mistake; exit codes 0 fine, 1 failed, 2 wrong usage, 3 not reproduced."""
+    words = list(sys.argv[1:] if words is None else words)
+    if words == ["--version"]:
+        print(f"saccade {__version__}")
+        return
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # a polite kill saves as Ctrl-C does
+    try:
+        parse(words)()
+    except SaccadeError as error:
+        say(f"saccade: {error}")
+        raise SystemExit(2) from None
+    except KeyboardInterrupt:
+        say("\nstopped; finished runs are kept and unfinished ones were saved. The same command goes on from here.")
+        raise SystemExit(130) from None
+    except BrokenPipeError:  # `saccade list | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        raise SystemExit(1) from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""Words to bound commands: one sentence for each mistake, whoever finds it."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import functools
+import io
+import json
+import re
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tyro
+from tyro.conf import FlagCreatePairsOff
+
+from saccade.spec import SaccadeError, suggest
+
+app = tyro.extras.SubcommandApp()
+
+
+def say(line: str = "") -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def out(document: Any) -> None:
+    from saccade.report.figures import jsonable
+
+    print(json.dumps(jsonable(document), indent=1))
+
+
+def command(name: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Register a command. Parsing only binds its arguments; main calls it, so that parse errors can be told apart."""
+    def register(function: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(function)
+        def bind(*args: Any, **named: Any) -> Callable[[], None]:
+            return functools.partial(function, *args, **named)
+
+        app.command(name=name)(bind)
+        return function
+
+    return register
+
+
+def parse(words: Sequence[str]) -> Callable[[], None]:
+    """The bound command. A parse error becomes one sentence instead of the parser's framed paragraph."""
+    told = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(told):
+            bound: Callable[[], None] = app.cli(prog="saccade", args=list(words), config=(FlagCreatePairsOff,))
+        return bound
+    except SystemExit as error:
+        if not error.code:
+            raise
+        lines = [line.strip("│ ") for line in told.getvalue().splitlines()[1:]]  # the first is the frame's title
+        rules = [i for i, line in enumerate(lines) if set(line) <= set("─╰╯")]
+        rules.append(len(lines))
+        known = re.search(r"Available subcommands: ([^.]*)", " ".join(lines[: rules[0] + 3]))
+        if known and words and not words[0].startswith("-"):
+            names = known[1].partition(" ─")[0].replace(" ", "").split(",")
+            raise SaccadeError(suggest("command", words[0], names, "saccade --help")) from None
+        meant = [line.split()[0] for line in lines[rules[0]:] if line.startswith("--")]
+        hint = f"; did you mean {meant[0]}?" if meant and "Unrecognized" in told.getvalue() else "."
+        asked = f"saccade {words[0]} --help" if words and not words[0].startswith("-") else "saccade --help"
+        raise SaccadeError(f"{' '.join(lines[: rules[0]]).rstrip('.')}{hint} ({asked})") from None
+
+
+def settings(words: Sequence[str]) -> dict[str, Any]:
+    """NAME=VALUE words; a value is a Python literal where it reads as one, else text."""
+    given: dict[str, Any] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name.isidentifier():
+            raise SaccadeError(f'--set takes name=value, as in --set heads=1, not "{word}".')
+        try:
+            given[name] = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            given[name] = value
+    return given
+
+
+def seed_range(text: str) -> range:
+    first, colon, last = text.partition(":")
+    try:
+        return range(int(first), int(last)) if colon else range(int(first), int(first) + 1)
+    except ValueError:
+        raise SaccadeError(f'--seeds takes one seed or a range such as 0:5, not "{text}".') from None

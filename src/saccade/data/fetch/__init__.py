@@ -1,0 +1,1 @@
+"""Names of public data sets in; checked arrays in the cache out."""

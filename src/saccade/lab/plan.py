@@ -1,0 +1,167 @@
+"""What a lab already has of a list of tasks, what is missing, and what that will cost."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from saccade import registry
+from saccade.lab import launch
+from saccade.lab.store import Lab, seal, unseal, write_atomic
+from saccade.lab.table import Record, Table, gap, record
+from saccade.spec import DamagedFile, Probe, Run, Task, digest
+
+TRAINING = Probe("training")  # the name under which a run's own curve and size are kept as rows
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Tasks by what is left to do, and the sentences a user should read before it starts."""
+
+    tasks: tuple[Task, ...]
+    train: tuple[Task, ...]  # to be trained (and measured)
+    measure: tuple[Task, ...]  # trained, measurements missing
+    complete: tuple[Task, ...]
+    failed: tuple[Task, ...]  # failed earlier; tried again on request only
+    stale: Mapping[str, str]  # key -> why its results no longer count
+    damaged: Mapping[str, list[str]]  # key -> files
+
+    @property
+    def todo(self) -> tuple[Task, ...]:
+        return self.train + self.measure
+
+
+def examine(lab: Lab, tasks: Sequence[Task], retry: bool = False) -> Plan:
+    """Look at every run folder; reads every byte, so that a damaged file is never used."""
+    parts: dict[str, list[Task]] = {"train": [], "measure": [], "complete": [], "failed": []}
+    stale: dict[str, str] = {}
+    damaged: dict[str, list[str]] = {}
+    for task in tasks:
+        key = task.run.key
+        if bad := lab.damage(key):
+            damaged[key] = bad
+            parts["train"].append(task)
+            continue
+        done = lab.done(key)
+        if done is not None and (why := _stale(lab, task.run)):
+            stale[key] = why
+            done = None
+        if done is None:
+            parts["train"].append(task)
+        elif done["outcome"] == "failed":
+            parts["train" if retry else "failed"].append(task)
+        elif done["outcome"] != "finished" or not _unmeasured(lab, task):
+            parts["complete"].append(task)
+        else:
+            parts["measure"].append(task)
+    return Plan(tuple(tasks), tuple(parts["train"]), tuple(parts["measure"]), tuple(parts["complete"]),
+                tuple(parts["failed"]), stale, damaged)
+
+
+def _stale(lab: Lab, run: Run) -> str:
+    """Why a finished run no longer answers for its specification; empty when it does."""
+    trained = lab.described(run.key)["facts"].get("versions", {})
+    for kind, name in (("model", run.model), ("data", run.data)):
+        now = registry.card(kind, name).version
+        if kind in trained and trained[kind] != now:
+            return f"{kind} {name} is now version {now}, it was trained with version {trained[kind]}"
+    return ""
+
+
+def _unmeasured(lab: Lab, task: Task) -> list[Probe]:
+    missing = []
+    for probe in task.probes:
+        have = lab.rows(task.run.key, probe)
+        if have is None or have["version"] != registry.card("probe", probe.name).version:
+            missing.append(probe)
+    return missing
+
+
+def sets_of(tasks: Sequence[Task]) -> list[str]:
+    """The fetched data sets that these runs read."""
+    names: set[str] = set()
+    for run in (t.run for t in tasks):
+        card = registry.card("data", run.data)
+        names |= {run.data_args.get(a, card.args[a]) for a in card.extra.get("sets", ())}
+    return sorted(names)
+
+
+def table_of(lab: Lab, tasks: Sequence[Task]) -> Table:
+    """Every row that the lab has of these tasks; runs without a result are listed as gaps."""
+    rows: list[Record] = []
+    gaps: list[Record] = []
+    for task in tasks:
+        key = task.run.key
+        done = lab.done(key)
+        if done is None:
+            gaps.append(gap(task, "not run yet"))
+            continue
+        if done["outcome"] != "finished":
+            gaps.append(gap(task, f"{done['outcome']}: {done['reason']}"))
+        for probe in (TRAINING, *task.probes):
+            document = lab.rows(key, probe)
+            if document is not None:
+                rows.extend(record(task, r) for r in document["rows"])
+    return Table(tuple(rows), tuple(gaps))
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds of one core that each task still needs, by key; bytes of a GPU that the largest one needs."""
+
+    seconds: Mapping[str, float]
+    memory: float = 0.0
+
+    def by_arm(self, tasks: Sequence[Task]) -> dict[str, dict[str, float]]:
+        told: dict[str, dict[str, float]] = {}
+        for task in tasks:
+            arm = told.setdefault(task.arm or task.run.model, {"runs": 0, "core seconds": 0.0})
+            arm["runs"] += 1
+            arm["core seconds"] += self.seconds[task.run.key]
+        return told
+
+    def wall(self, jobs: int) -> float:
+        return max(sum(self.seconds.values()) / max(1, jobs), max(self.seconds.values(), default=0.0))
+
+
+def price(plan: Plan, lab: Lab, device: str, plugins: Sequence[str] = ()) -> Cost:
+    """Cost of what is left: for each net a line over the batch, fitted to steps timed here once and kept in the lab."""
+    kinds = {_kind(t.run, device): t for t in plan.todo}
+    path = lab.root / "costs.json"
+    try:
+        known: dict[str, Any] = dict(unseal(path).get("lines", {})) if path.exists() else {}
+    except DamagedFile:
+        known = {}  # derived and cheap: measured again
+    unknown = [k for k in kinds if k not in known]
+    if unknown:
+        measured = launch.costs([kinds[k] for k in unknown], lab, device, plugins)
+        known |= dict(zip(unknown, measured, strict=True))
+        write_atomic(path, seal({"lines": known}))
+    training = {t.run.key for t in plan.train}
+    seconds = {}
+    for task in plan.todo:
+        each = known[_kind(task.run, device)]
+        recipe = task.run.recipe
+        step = each["step_seconds"] + each["picture_seconds"] * recipe.batch
+        train = recipe.steps * step if task.run.key in training else 0.0
+        seconds[task.run.key] = train + sum(map(answers, _unmeasured(lab, task))) * each["answer_seconds"]
+    return Cost(seconds, max((known[k].get("memory", 0.0) for k in kinds), default=0.0))
+
+
+def _kind(run: Run, device: str) -> str:
+    machine = [platform.node(), platform.machine(), device]
+    return digest([run.model, run.model_args, run.data, run.data_args.get("augment", ""), machine])
+
+
+def answers(probe: Probe) -> int:
+    """About how many pictures a probe puts to the model: its n times its listed conditions."""
+    settings = {**registry.card("probe", probe.name).args, **probe.settings}
+    conditions = sum(len(v) for v in settings.values() if isinstance(v, (tuple, list)))
+    return int(settings.get("n", 1000)) * max(1, conditions)
+
+
+def longest_first(plan: Plan, cost: Cost) -> list[Task]:
+    """The queue: a long run started last would leave the other cores idle."""
+    return sorted(plan.todo, key=lambda t: -cost.seconds[t.run.key])

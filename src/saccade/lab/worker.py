@@ -1,0 +1,281 @@
+"""Do what is missing for one task: claim, train, save, measure. Also the worker process itself."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import os
+import platform
+import queue
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import safetensors.torch
+import torch
+
+from saccade import models, registry
+from saccade.data.fetch.sets import SETS
+from saccade.data.images import Source
+from saccade.lab.plan import TRAINING, sets_of
+from saccade.lab.store import Lab, Lease
+from saccade.layers import kernels
+from saccade.spec import Probe, Run, SaccadeError, Settings, Task, plain
+from saccade.subjects.subject import Subject
+from saccade.training import cost, distributed
+from saccade.training.lockstep import Grouped
+from saccade.training.loop import Done, Step, Watch, train, train_together
+
+SAVE_EVERY = float(os.environ.get("SACCADE_SAVE_EVERY", "15"))  # seconds of training that a kill may cost
+TELL_EVERY = 0.5
+
+Event = dict[str, Any]
+
+
+def perform(lab: Lab, task: Task, device: str = "cpu", stopping: Callable[[], bool] = lambda: False,
+            retry: bool = False) -> Iterator[Event]:
+    """Everything that the lab lacks of this task. Yields plain events; the last one says how it ended."""
+    key = task.run.key
+    lease = lab.claim(task.run, environment(task.run, device))
+    if lease is None:
+        yield {"event": "busy"}
+        return
+    try:
+        done = lab.done(key)
+        if done is None or (retry and done["outcome"] == "failed"):
+            yield from _train(lab, task.run, device, lease, stopping)
+            done = lab.done(key)
+        if done is None:
+            yield {"event": "stopped"}
+            return
+        if done["outcome"] == "finished":
+            yield from _measure(lab, task, device, stopping)
+        yield {"event": done["outcome"], "reason": done["reason"], "seconds": done["seconds"]}
+    except SaccadeError as error:  # damage or a full disk: nothing about the run itself
+        yield {"event": "refused", "reason": str(error)}
+    finally:
+        lease.release()
+
+
+def perform_together(lab: Lab, tasks: Sequence[Task], device: str = "cpu",
+                     stopping: Callable[[], bool] = lambda: False, retry: bool = False) -> Iterator[Event]:
+    """Several tasks of one net: trained in lock-step, then finished one after another. Events carry their run's key."""
+    held: dict[str, Lease] = {}
+    todo: list[Run] = []
+    try:
+        for run in (t.run for t in tasks if len(tasks) > 1 and lab.done(t.run.key) is None):
+            lease = lab.claim(run, environment(run, device))
+            if lease is not None:
+                held[run.key] = lease
+                todo.append(run)
+        if len(todo) > 1:
+            yield from _train_together(lab, todo, device, held, stopping)
+    except Exception:  # whatever it was, each meets it again by itself, where it is told which run it concerns
+        for run in todo:
+            lab.log(run.key, {"event": "parted", "trace": traceback.format_exc()})
+    finally:
+        for lease in held.values():
+            lease.release()
+    for task in tasks:
+        ending = [{"event": "stopped"}] if stopping() else perform(lab, task, device, stopping, retry)
+        yield from ({"key": task.run.key, **event} for event in ending)
+
+
+def _train_together(lab: Lab, runs: Sequence[Run], device: str, leases: Mapping[str, Lease],
+                    stopping: Callable[[], bool]) -> Iterator[Event]:
+    diaries = [Diary(lab, run, device, leases[run.key], stopping) for run in runs]
+    for i, event in train_together(runs, device, [diary.resume for diary in diaries]):
+        if isinstance(event, Grouped):
+            lab.log(runs[i].key, {"event": "lock-step", **plain(event)})
+        else:
+            yield from ({"key": runs[i].key, **told} for told in diaries[i].take(event))
+        if all(diary.over for diary in diaries):
+            return
+
+
+def _train(lab: Lab, run: Run, device: str, lease: Lease, stopping: Callable[[], bool]) -> Iterator[Event]:
+    try:
+        diary = Diary(lab, run, device, lease, stopping)
+        if distributed.current().size > 1:
+            distributed.send({"run": plain(run)}, diary.resume or b"")
+        for event in train(run, device, diary.resume):
+            yield from diary.take(event)
+            if diary.over:
+                return
+    except SaccadeError:
+        raise
+    except Exception as error:
+        lab.log(run.key, {"event": "failed", "trace": traceback.format_exc()})
+        reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        lab.finish(run.key, {"outcome": "failed", "reason": reason, "seconds": 0.0, "step": 0}, None)
+
+
+class Diary:
+    """Keeps what one run tells: its curve, its state every so often, its end."""
+
+    def __init__(self, lab: Lab, run: Run, device: str, lease: Lease, stopping: Callable[[], bool]) -> None:
+        self.lab, self.run, self.lease, self.stopping = lab, run, lease, stopping
+        self.saved, self.told, self.over = time.monotonic(), 0.0, False
+        self.resume = lab.load_state(run.key)
+        lab.log(run.key, {"event": "resumed" if self.resume else "started", "device": device, "pid": os.getpid()})
+
+    def take(self, event: Step | Watch | Done) -> Iterator[Event]:
+        """Yields what is worth telling. `over`: nothing more will be kept."""
+        key = self.run.key
+        if self.over or self.lease.lost.is_set():  # this machine slept or hung, and another one went on with the run
+            self.over = True
+        elif isinstance(event, Watch):
+            self.lab.log(key, {"event": "watch", **plain(event)})
+        elif isinstance(event, Done):
+            _finish(self.lab, self.run, event)
+            self.over = True
+        else:
+            now, self.over = time.monotonic(), self.stopping()
+            if self.over or now - self.saved > SAVE_EVERY:
+                self.lab.save_state(key, event.state())
+                self.lab.log(key, {"event": "saved", "step": event.step})
+                self.saved = time.monotonic()
+            if not self.over and now - self.told > TELL_EVERY:
+                self.told = now
+                yield {"event": "step", "step": event.step, "steps": event.steps, "loss": float(event.loss)}
+
+
+def _finish(lab: Lab, run: Run, end: Done) -> None:
+    rows: list[Event] = [{"metric": "online" if p["split"] == "online" else "watched", "value": p["accuracy"],
+                          "n": p["n"], "at": {"images": p["images"], "split": p["split"]}} for p in end.curve]
+    rows += [{"metric": "parameters", "value": models.parameters(end.model), "n": 1, "at": {}},
+             {"metric": "train_seconds", "value": end.seconds, "n": 1, "at": {}}]
+    lab.put_rows(run.key, TRAINING, 1, rows)
+    outcome = {"outcome": end.outcome, "reason": end.reason, "seconds": end.seconds, "step": end.step}
+    weights = None
+    if end.outcome == "finished":
+        weights = safetensors.torch.save({k: v.detach().cpu().contiguous() for k, v in end.model.state_dict().items()})
+    lab.finish(run.key, outcome, weights)
+    lab.log(run.key, {"event": end.outcome, "reason": end.reason})
+
+
+def _measure(lab: Lab, task: Task, device: str, stopping: Callable[[], bool]) -> Iterator[Event]:
+    subject = None
+    for probe in task.probes:
+        version = registry.card("probe", probe.name).version
+        have = lab.rows(task.run.key, probe)
+        if have is not None and have["version"] == version:
+            continue
+        if stopping():
+            return
+        yield {"event": "probe", "probe": probe.name}
+        subject = subject or load(lab, task.run, device)
+        data = Source(task.run.data, task.run.data_args, task.run.seed, device)
+        rows = list(registry.find("probe", probe.name)(subject, data, **probe.settings))
+        each = {f"row{i}": np.asarray(r.each) for i, r in enumerate(rows) if r.each is not None}
+        packed = io.BytesIO()
+        np.savez_compressed(packed, allow_pickle=False, **each)
+        stored = [{"metric": r.metric, "value": float(r.value), "n": r.n, "at": plain(r.at)} for r in rows]
+        lab.put_rows(task.run.key, probe, version, stored, packed.getvalue() if each else None)
+
+
+def load(lab: Lab, run: Run, device: str = "cpu") -> Subject:
+    """A trained run from the lab, weights checked."""
+    data = Source(run.data, run.data_args, run.seed, device)
+    images = data("train")
+    model = models.build(run.model, images.classes, seed=run.seed, **run.model_args)
+    model.load_state_dict(safetensors.torch.load(lab.weights(run.key)))
+    return Subject(model.to(device).eval(), images.mean, images.std, device)
+
+
+def environment(run: Run, device: str) -> dict[str, Any]:
+    """What a reader of run.json needs to judge a difference between two machines."""
+    return {
+        "versions": {kind: registry.card(kind, getattr(run, kind)).version for kind in ("model", "data")},
+        "python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__,
+        "machine": platform.machine(), "system": platform.system(), "device": device,
+        "threads": torch.get_num_threads(), "kernels": kernels.why_not() or "native",
+        "data": {name: {k: a.sha256[:16] for k, a in SETS[name].arrays.items()}
+                 for name in sets_of([Task(run)]) if name in SETS},
+    }
+
+
+def parse_task(values: Mapping[str, Any]) -> Task:
+    probes = tuple(Probe(p["name"], Settings(p["settings"])) for p in values["probes"])
+    return Task(Run.parse(values["run"]), probes, values["arm"])
+
+
+def follow() -> None:
+    """What every process of `torchrun` but the first does: train along, write and print nothing."""
+    for asked in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(asked, signal.SIG_IGN)  # the first process saves, then sends this one home
+    device = distributed.place(distributed.await_notice())
+    if device == distributed.NONE:
+        return
+    distributed.join(device)
+    while (order := distributed.receive())[0] is not None:
+        for plugin in order[0].get("plugins", ()):
+            registry.load_plugin(plugin)
+        if "run" in order[0]:
+            with contextlib.suppress(SaccadeError, distributed.Closed):  # the first meets and tells the same mistake
+                for _ in train(Run.parse(order[0]["run"]), device, order[1] or None):
+                    pass
+    distributed.leave()
+
+
+def main() -> None:
+    """A worker: one task a line on standard input, one event a line on standard output, until input ends."""
+    flags = argparse.ArgumentParser()
+    flags.add_argument("--lab", required=True)
+    flags.add_argument("--device", default="cpu")
+    flags.add_argument("--plugin", action="append", default=[])
+    flags.add_argument("--retry", action="store_true")
+    asked = flags.parse_args()
+    # Standard output carries events only; a user's model that prints must not break them.
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    for plugin in asked.plugin:
+        registry.load_plugin(plugin)
+    inbox: queue.Queue[str | None] = queue.Queue()
+    stop = threading.Event()
+
+    def listen() -> None:
+        for line in sys.stdin:
+            inbox.put(line)
+        stop.set()  # the launcher asked us to stop, or is gone: save and leave
+        inbox.put(None)
+
+    def tell(event: Event) -> None:
+        try:
+            out.write(json.dumps(event) + "\n")
+            out.flush()
+        except BrokenPipeError:
+            stop.set()
+
+    threading.Thread(target=listen, daemon=True).start()
+    tell({"event": "ready"})
+    while (line := inbox.get()) is not None and not stop.is_set():
+        order = json.loads(line)
+        tasks = [parse_task(values) for values in order["tasks"]]
+        if order["do"] == "cost":
+            try:
+                tell({"event": "cost", "at": order["at"], **cost.cost(tasks[0].run, asked.device)})
+            except SaccadeError as error:
+                tell({"event": "refused", "reason": str(error)})
+            continue
+        if distributed.started() and distributed.current().size == 1:
+            distributed.give_notice(asked.device)
+            distributed.join(asked.device)
+            distributed.send({"plugins": asked.plugin})
+        for event in perform_together(Lab(asked.lab), tasks, asked.device, stop.is_set, asked.retry):
+            tell(event)
+    if distributed.current().size > 1:
+        distributed.send(None)
+        distributed.leave()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Rows and verdicts in; figures and documents out. No torch here."""

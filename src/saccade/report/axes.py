@@ -1,0 +1,45 @@
+"""Axes: how far they reach, and plain numbers on logarithmic ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from matplotlib.ticker import LogFormatter
+
+from saccade.report.figures import Line
+
+
+def logarithmic(axis: Any) -> None:
+    axis._set_axes_scale("log")
+    plain_numbers(axis)
+
+
+def plain_numbers(axis: Any) -> None:
+    """matplotlib writes a logarithmic axis in formulas, which are switched off here because of labels with a $."""
+    axis.set_major_formatter(LogFormatter())
+    axis.set_minor_formatter(LogFormatter(minor_thresholds=(2, 0.5)))
+
+
+def span(lines: Sequence[Line], k: float, more: Iterable[float], log: bool,
+          zero: bool = False) -> tuple[float, float] | None:
+    """The y range: all seeds and means; intervals too, but one of two seeds may not flatten all the rest."""
+    seen = [k * v for line in lines for v in [*(e.value for e in line.estimates), *sum(line.seeds, ())]]
+    seen = [v for v in [*seen, *more] if math.isfinite(v) and (v > 0 or not log)]
+    if not seen:
+        return None
+    ends = [k * b for line in lines for e in line.estimates for b in (e.low, e.high) if math.isfinite(b)]
+    into, back = (math.log, math.exp) if log else (float, float)
+    low, high = into(min(seen)), into(max(seen))
+    reach = 0.35 * (high - low) or 0.1 * abs(high) or 0.5
+    inside = [into(b) for b in ends if b > 0 or not log]
+    wide = (max(low - reach, min([low, *inside])), min(high + reach, max([high, *inside])))
+    if zero:
+        wide = (min(0.0, wide[0]), max(0.0, wide[1]))
+    pad = 0.05 * (wide[1] - wide[0]) or reach
+    bottom = wide[0] - (0 if zero and wide[0] == 0 else pad)
+    top = wide[1] + (0 if zero and wide[1] == 0 else pad)
+    if k == 100 and not log and min(seen) >= 0 and max(seen) <= 100:
+        bottom, top = max(bottom, -2.0 if not zero else 0.0), min(top, 102.0)  # shares cannot lie beyond
+    return back(bottom), back(top)

@@ -1,0 +1,297 @@
+"""Study, rows and verdicts -> a report as Markdown, one HTML page, LaTeX and CSV.
+
+`content` says once what is in it; the writers in `pages` turn that into text.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from saccade.cli.terminal import duration
+from saccade.lab.store import write_atomic
+from saccade.lab.table import Table
+from saccade.report import figures, writers
+from saccade.report.writers import (
+    Badge,
+    Block,
+    Cell,
+    Command,
+    Counts,
+    Document,
+    Fold,
+    Grid,
+    Inline,
+    Items,
+    Mono,
+    Ref,
+    Section,
+    Shown,
+    Small,
+    Terms,
+    Text,
+)
+from saccade.spec import Evidence, SaccadeError, Settings, Verdict, suggest
+from saccade.stats import ALPHA
+from saccade.study import MIN_PAIRS, Choice, Figure, Study
+
+WRITERS = {"md": writers.to_markdown, "html": writers.to_html, "tex": writers.to_latex}
+FORMATS = ("md", "html", "csv", "tex")
+AT_ONCE = ("md", "html", "csv")  # after a run; the PDF figures of tex take as long as all of these together
+RUNS = ("runs", "done", "diverged", "failed")
+PAPER_WIDTH, REASON_WIDTH = 40, 32  # characters on a terminal
+LOUD = ("DRAWN DATA, NOT REAL DATA: the images behind every number here were made by a program, so nothing "
+        "below speaks about the paper's own data sets.")
+READING = "A verdict says whether the paper's finding (“paper found”), not its hypothesis, came out again."
+METHOD = (
+    "The unit of replication is a trained model, that is a seed; n counts them. Images are not replicates.",
+    "Intervals are 95 % Student t intervals over seeds unless a claim's detail names another kind. One seed "
+    "has none. Numbers marked exact were computed, not sampled.",
+    "p is two-sided and Holm-corrected over all claims of this study that could be tested. Below "
+    f"{ALPHA:g} the paper's finding is reproduced or, when the effect runs the other way, contradicted; otherwise "
+    "it is undecided, which does not say that there is no difference.",
+    f"No verdict is given below {MIN_PAIRS} seeds. A claim about an arm that has not learned its own task stays "
+    "undecided, whatever its p. Every planned claim is listed, also those that failed.",
+    "Runs that diverged or failed are not replaced; their number stands beside every mean that lacks them.",
+    "In the figures points are single seeds, bars or bands are the intervals, and a hollow diamond is the "
+    "paper's value.",
+)
+
+
+def write(study: Study, scale: str, chosen: Settings, table: Table, verdicts: Sequence[Verdict],
+          folder: Path, *, facts: Mapping[str, Any], formats: Sequence[str] = FORMATS) -> dict[str, Path]:
+    """Write the report and return what was written, by format or by path inside the folder.
+
+    `facts`, all optional: procedural (bool), data (mapping of data set to source), runs, done, diverged,
+    failed (counts), anything that ends in `seconds`, environment (mapping) or environments (several), command
+    (a line or several), remarks (sentences); others are listed as they are.
+    """
+    for name in formats:
+        if name not in FORMATS:
+            raise SaccadeError(suggest("report format", name, FORMATS))
+    from saccade.report import draw  # here: matplotlib takes a second to load, and a terminal's verdicts need none
+
+    made = [(f, f.make(table)) for f in study.figures]
+    drawn = "md" in formats or "html" in formats
+    shown = [_shown(i, f, data, draw.render(data, "svg").decode() if drawn else "")
+             for i, (f, data) in enumerate(made, 1)]
+    document = _document(study, scale, facts, content(study, scale, chosen, table, verdicts, shown, facts))
+    # Everything is made before anything is written: a figure that fails leaves the old report whole.
+    files = {f: (f"report.{f}", WRITERS[f](document).encode()) for f in formats if f in WRITERS}
+    if "csv" in formats:
+        # Accuracy on the way is most of the rows and little of the news: a lean file of its own, joined by `run`.
+        files["csv"] = ("rows.csv", to_csv([r for r in table if r["metric"] != "online"]).encode())
+        files["training.csv"] = ("training.csv", to_csv([{k: r[k] for k in ("run", "images", "value", "n")}
+                                                         for r in table.at(metric="online")]).encode())
+        files["gaps.csv"] = ("gaps.csv", to_csv(table.gaps).encode())
+    files["verdicts.json"] = ("verdicts.json", _json(study, scale, chosen, verdicts, facts).encode())
+    for s, (_, data) in zip(shown, made, strict=True):
+        kept = {".csv": to_csv(data.rows()).encode(), ".svg": s.svg.encode(),
+                ".pdf": draw.render(data, "pdf") if "tex" in formats else b""}
+        files |= {s.file + end: (s.file + end, body) for end, body in kept.items() if body or end == ".csv"}
+    for name, body in files.values():
+        write_atomic(Path(folder) / name, body)
+    return {key: Path(folder) / name for key, (name, _) in files.items()}
+
+
+def terminal(verdicts: Iterable[Verdict]) -> list[tuple[str, ...]]:
+    """The headings, then a row for each claim, about 120 characters wide together."""
+    rows = []
+    for v in verdicts:
+        # A remark begins with what an open verdict lacks, as in "about 9 seeds needed; ...".
+        reason = re.split(r"; | \(", v.remark)[0] if v.says == "undecided" else ""
+        says = f"{writers.look(v.says).sign} {v.says}" + (f", {_short(reason, REASON_WIDTH)}" if reason else "")
+        rows.append((v.claim, _short(v.paper, PAPER_WIDTH) or "–", ours(v.evidence), says))
+    return [("claim", "paper found", "ours", "verdict"), *rows]
+
+
+def summary(verdicts: Sequence[Verdict]) -> str:
+    counts = [f"{n} {look.counted}" for look, n in _counted(verdicts)]
+    if not counts:
+        return "No claims."
+    listed = counts[0] if len(counts) == 1 else f"{', '.join(counts[:-1])} and {counts[-1]}"
+    return f"{len(verdicts)} claim{'s' if len(verdicts) != 1 else ''}: {listed}."
+
+
+def ours(evidence: Evidence | None) -> str:
+    if evidence is None:
+        return "–"
+    e = evidence.estimate
+    if e.method != "exact" and not (math.isfinite(e.low) and math.isfinite(e.high)):
+        return e.text(evidence.unit).split(" [")[0] + f" n={e.n}, no interval"
+    return e.text(evidence.unit)
+
+
+def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    out = io.StringIO()
+    writer = csv.DictWriter(out, list(dict.fromkeys(k for r in rows for k in r)), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()
+
+
+def content(study: Study, scale: str, chosen: Settings, table: Table, verdicts: Sequence[Verdict],
+            shown: Sequence[Shown], facts: Mapping[str, Any]) -> Iterator[Block]:
+    yield Section("Verdicts")
+    yield Counts(summary(verdicts), _counted(verdicts))
+    yield Text((READING,))
+    yield Grid("Every planned claim. Ours: estimate with 95 % interval and number of seeds n.",
+               ("claim", "paper concluded", "paper found", "ours", "p (Holm)", "verdict"),
+               tuple(_summary_row(v) for v in verdicts), (0.26, 0.13, 0.17, 0.18, 0.09, 0.17), "verdicts")
+    if facts.get("remarks"):
+        yield Text(("To bear in mind when reading the verdicts:",))
+        yield Items(tuple((str(r),) for r in facts["remarks"]))
+    yield Section("Claims in detail")
+    for v in verdicts:
+        yield Fold(_anchor(v.claim), v.claim, v.statement, v.says, tuple(_detail(v)))
+    yield Section("Figures")
+    yield from shown
+    yield Section("Differences from the paper")
+    if study.differs:
+        yield Items(tuple((d.text, *_touches(d.touches)) for d in study.differs))
+    else:
+        yield Text(("None known.",))
+    yield Section("Open choices")
+    if study.choices:
+        yield Grid("What the paper leaves open, and what was taken here.",
+                   ("choice", "taken", "alternatives", "about"),
+                   tuple(_choice_row(c, chosen) for c in study.choices), (0.18, 0.2, 0.22, 0.4))
+    else:
+        yield Text(("The paper leaves nothing open that this study had to choose.",))
+    yield Section("How the numbers were made")
+    yield Items(tuple((m,) for m in METHOD))
+    yield Section("Runs and environment")
+    yield Terms(tuple((k, (v,)) for k, v in _facts(scale, table, facts)))
+    command = facts.get("command", ())
+    if command:
+        yield Command((command,) if isinstance(command, str) else tuple(command))
+
+
+def _document(study: Study, scale: str, facts: Mapping[str, Any], blocks: Iterable[Block]) -> Document:
+    name, url = study.paper.citation, study.paper.url
+    cited: Inline = Ref(name, url) if url.startswith(("https://", "http://")) else name
+    loud = LOUD if facts.get("procedural") else ""
+    return Document(study.question, study.name, scale, ("After ", cited), loud, tuple(blocks))
+
+
+def _shown(number: int, figure: Figure, data: figures.FigureData, svg: str) -> Shown:
+    def text(value: Any) -> str:
+        return f"{value:.4g}" if isinstance(value, float) else "" if value is None else str(value)
+
+    rows = [] if isinstance(data, figures.ImageGrid) else data.rows()
+    head = tuple(dict.fromkeys(k for r in rows for k in r))
+    numbers = Grid(f"Numbers behind figure {number}.", head,
+                   tuple(tuple((text(r.get(k)),) for k in head) for r in rows), ())
+    caption = f"In the paper: {figure.paper or 'no counterpart'}. {data.note}".strip()
+    return Shown(number, f"Figure {number}. {figure.title}", caption, figures.describe(data),
+                 f"figures/{writers.slug(figure.name, '_')}", svg, numbers if rows else None)
+
+
+def _summary_row(v: Verdict) -> tuple[Cell, ...]:
+    measured: Cell = (ours(v.evidence),)
+    if v.evidence and v.evidence.unit:
+        measured += (Small("percentage points" if v.evidence.unit == "points" else v.evidence.unit),)
+    says: Cell = (Badge(v.says), *((Small(v.remark),) if v.remark else ()))
+    p = "exact" if v.evidence and v.evidence.estimate.method == "exact" else _p(v.p_adjusted)
+    claim: Cell = (_ref(v.claim), " " + v.statement)
+    return claim, (v.concluded or "–",), (v.paper or "–",), measured, (p,), says
+
+
+def _detail(v: Verdict) -> Iterator[Block]:
+    e = v.evidence
+    pairs: list[tuple[str, Cell]] = [
+        ("Paper concluded", (v.concluded or "–",)), ("Paper found", (v.paper or "–",)), ("Tested", (v.tested,)),
+        ("Ours", (ours(e),))]
+    if e:
+        holm = f"; {_p(v.p_adjusted)} two-sided after Holm" if v.p_adjusted is not None else ""
+        one_sided = f"{_p(e.p)} testing for the relation, {_p(e.p_against)} for its opposite"
+        pairs += [("Test", (f"{e.method} (interval: {e.estimate.method})",)), ("p", (one_sided + holm,))]
+    pairs += [("Verdict", (Badge(v.says),))] + ([("Remark", (v.remark,))] if v.remark else [])
+    yield Terms(tuple(pairs))
+    if e and e.parts:
+        parts = [((p.note or f"part {i}",), (ours(p),), (_p(p.p),), (p.method,))
+                 for i, p in enumerate(e.parts, 1)]
+        yield Grid("What the claim is made of.", ("part", "ours", "p", "test"), tuple(parts),
+                   (0.34, 0.28, 0.12, 0.26))
+    if v.differs:
+        yield Text(("Differences from the paper that may touch this claim:",))
+        yield Items(tuple((d,) for d in v.differs))
+
+
+def _choice_row(choice: Choice, chosen: Settings) -> tuple[Cell, ...]:
+    taken = chosen.get(choice.name, choice.default)
+    mark = "default" if taken == choice.default else f"default: {_value(choice.default)}"
+    others = [_value(k) for k in choice.known if k != taken]
+    listed = ", ".join(others) or ("–" if choice.known else f"any {type(choice.default).__name__}")
+    return (Mono(choice.name),), (Mono(_value(taken)), Small(mark)), (listed,), (choice.about,)
+
+
+def _touches(claims: Sequence[str]) -> Cell:
+    refs: list[Inline] = [x for c in claims for x in (", ", _ref(c))]
+    return (" (may touch ", *(refs[1:] or ["every claim"]), ")")
+
+
+def _facts(scale: str, table: Table, facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "Scale", scale
+    runs = [f"{facts[k]:,} {k if k != 'runs' else 'planned'}" for k in RUNS if facts.get(k) is not None]
+    yield "Runs", ", ".join(runs) or f"{len({r['run'] for r in table})} with rows, {len(table.gaps)} without"
+    yield "Rows", f"{len(table):,}"
+    data = facts.get("data", {})
+    for name, source in data.items() if isinstance(data, Mapping) else ((d, "") for d in data):
+        yield f"Data: {name}", _value(source) or "–"
+    for name, value in facts.items():
+        timed = name.endswith("seconds")
+        label = name.removesuffix("seconds") + "time" if timed else name
+        label = label[:1].upper() + label[1:]
+        if timed:
+            yield label, duration(value)
+        elif name == "environment":
+            yield from ((str(k), _value(v)) for k, v in value.items())
+        elif name == "environments":
+            yield from ((f"Environment {i}" if len(value) > 1 else "Environment", _value(v))
+                        for i, v in enumerate(value, 1))
+        elif name not in ("procedural", "scale", "data", "command", "remarks", *RUNS):
+            yield label, _value(value)
+
+
+def _json(study: Study, scale: str, chosen: Settings, verdicts: Sequence[Verdict],
+          facts: Mapping[str, Any]) -> str:
+    return json.dumps({"study": study.name, "scale": scale, "procedural": bool(facts.get("procedural")),
+                       "chosen": figures.jsonable(chosen), "summary": summary(verdicts),
+                       "verdicts": figures.jsonable(list(verdicts))}, indent=1, ensure_ascii=False) + "\n"
+
+
+def _counted(verdicts: Iterable[Verdict]) -> tuple[tuple[writers.Look, int], ...]:
+    said = [writers.look(v.says) for v in verdicts]
+    return tuple((look, said.count(look)) for look in writers.LOOKS.values() if look in said)
+
+
+def _short(text: str, width: int) -> str:
+    return text if len(text) <= width else text[:width - 1].rstrip() + "…"
+
+
+def _p(p: float | None) -> str:
+    if p is None or not math.isfinite(p):
+        return "–"
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{k} ({_value(v)})" if isinstance(v, Mapping) else f"{k}: {_value(v)}"
+                         for k, v in value.items() if v not in ({}, ""))
+    return ", ".join(map(_value, value)) if isinstance(value, (list, tuple)) else str(value)
+
+
+def _anchor(claim: str) -> str:
+    return f"claim-{writers.slug(claim)}"
+
+
+def _ref(claim: str) -> Ref:
+    return Ref(claim, "#" + _anchor(claim))

@@ -1,0 +1,378 @@
+"""Figure data -> matplotlib, as Figure objects without pyplot's global state."""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+import re
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize, TwoSlopeNorm, to_rgb
+from matplotlib.figure import Figure
+from matplotlib.image import imread
+from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
+from matplotlib.transforms import ScaledTranslation
+
+from saccade.lab.store import write_atomic
+from saccade.report import axes, figures
+from saccade.report.figures import FAMILIES, GRID, INK, MUTED, PAPER, FigureData, Line, Mark, Panel, colour
+from saccade.spec import SaccadeError, suggest
+
+FORMATS = ("svg", "pdf", "png")
+FONTS = "'Inter', 'Helvetica Neue', 'Helvetica', 'Arial', 'DejaVu Sans', sans-serif"
+MARKERS = {"circle": "o", "square": "s", "triangle up": "^", "triangle down": "v", "plus": "P", "cross": "X",
+           "pentagon": "p"}
+DASHES: dict[str, Any] = {"solid": "-", "dashed": (0, (4.5, 1.8)), "dotted": (0, (1.1, 1.5)),
+                          "dashdot": (0, (5, 1.6, 1.1, 1.6))}
+STYLE: Any = {
+    # Text is measured in the font that comes with matplotlib, so the layout is the same on every machine;
+    # it is wider than the fonts that SVG then asks for, so nothing overflows.
+    "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": 8.5, "text.usetex": False,
+    "text.parse_math": False, "text.color": INK, "axes.labelcolor": INK, "axes.labelsize": 8.5,
+    "axes.titlesize": 9, "axes.titleweight": "bold", "axes.titlelocation": "left", "axes.titlepad": 7,
+    "axes.edgecolor": MUTED, "axes.linewidth": 0.7, "axes.spines.top": False, "axes.spines.right": False,
+    "axes.facecolor": "none", "axes.axisbelow": True, "axes.grid": True, "grid.color": GRID,
+    "grid.linewidth": 0.7, "xtick.color": MUTED, "ytick.color": MUTED, "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK, "xtick.labelsize": 8, "ytick.labelsize": 8, "xtick.major.width": 0.7,
+    "ytick.major.width": 0.7, "xtick.major.size": 3, "ytick.major.size": 3, "legend.frameon": False,
+    "legend.fontsize": 8, "legend.handlelength": 3.2, "figure.facecolor": PAPER, "savefig.facecolor": "auto",
+    "svg.fonttype": "none", "svg.hashsalt": "saccade", "pdf.fonttype": 42, "image.composite_image": False,
+}
+
+
+def draw(data: FigureData) -> Figure:
+    with matplotlib.rc_context(STYLE):
+        if isinstance(data, figures.Curves):
+            return _curves(data)
+        if isinstance(data, figures.Bars):
+            return _bars(data)
+        return _heatmap(data) if isinstance(data, figures.Heatmap) else _images(data)
+
+
+def render(data: FigureData, kind: str) -> bytes:
+    """The file's content; the same data give the same bytes."""
+    if kind not in FORMATS:
+        raise SaccadeError(suggest("figure format", kind, FORMATS))
+    out = io.BytesIO()
+    metadata: dict[str, Any] = {"svg": {"Date": None, "Creator": None, "Format": None, "Type": None},
+                                "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+                                "png": {"Software": None}}[kind]
+    if data.title:
+        metadata["Title"] = data.title
+    figure = draw(data)
+    with matplotlib.rc_context(STYLE):
+        figure.savefig(out, format=kind, dpi=220 if kind == "png" else 72, metadata=metadata)
+    if kind != "svg":
+        return out.getvalue()
+    text = re.sub(r"'DejaVu Sans'(, sans-serif)?", FONTS, out.getvalue().decode())
+    return re.sub(r"[ \t]+\n", "\n", text).encode()
+
+
+def save(data: FigureData, path: str | Path) -> Path:
+    """Write svg, pdf or png, by the suffix; a reader never sees half a file."""
+    path = Path(path)
+    write_atomic(path, render(data, path.suffix.lstrip(".").lower()))
+    return path
+
+
+def _curves(data: figures.Curves) -> Figure:
+    k = 100 if data.y_percent else 1
+    panels = data.panels or (Panel("", ()),)
+    columns = min(len(panels), 4)
+    rows = math.ceil(len(panels) / columns)
+    lines = [line for p in panels for line in p.lines]
+    marks, fits = [m for p in panels for m in p.marks], [f for p in panels for f in p.fits]
+    handles = _legend(lines, marks, fits, width=26 if columns == 1 else 60)
+    size, place = _room(handles, columns, rows, wide=columns > 1)
+    figure = Figure(figsize=size, layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False, sharey=True)
+    span = axes.span(lines, k, [*(k * m.y for m in marks), *(k * y for f in fits for y in f.y)], data.y_log)
+    for panel, ax in zip(panels, grid.flat, strict=False):
+        _panel(ax, panel, k, span, data.y_log, 235 if columns == 1 else 400 / columns)
+    for ax in grid.flat[len(panels):]:
+        ax.set_axis_off()
+    for ax in grid[:, 0]:
+        ax.set_ylabel(_unit(data.y_label, data.y_percent))
+    if handles:
+        figure.legend(handles=handles, **place)
+    return figure
+
+
+def _panel(ax: Any, panel: Panel, k: float, span: tuple[float, float] | None, y_log: bool,
+           width: float) -> None:
+    """`width` is about that of the axes in points: enough to know what would overlap."""
+    ax.set_title(textwrap.fill(panel.title, max(12, int(width / 5.6))))
+    ax.set_xlabel(textwrap.fill(panel.x_label, max(12, int(width / 4.6))))
+    xs = sorted({x for line in panel.lines for x in line.x} | {m.x for m in panel.marks}
+                | {x for f in panel.fits for x in f.x})
+    if not xs or span is None:
+        _nothing(ax, alone=span is None)
+        return
+    if panel.x_log and xs[0] <= 0:
+        raise SaccadeError(f'"{panel.x_label}" has {xs[0]:g}, which a logarithmic axis cannot show.')
+    into: Callable[[float], float] = math.log if panel.x_log else float
+    reach = (into(xs[-1]) - into(xs[0])) or 1
+    places = [width * (into(x) - into(xs[0])) / reach for x in xs]
+    gap = min((b - a for a, b in pairwise(places)), default=width / 2)
+    room = min(15.0, 0.6 * gap) / max(len(panel.lines), 1)
+    crowded = gap < 7 or room < 1.2  # then bands instead of bars side by side
+    dodge = 0.0 if crowded else min(4.6, room)
+    _x_axis(ax, panel, xs, places)
+    if y_log:
+        axes.logarithmic(ax.yaxis)
+    ax.set_ylim(*span)
+    offsets = {}
+    for i, line in enumerate(panel.lines):
+        points = (i - (len(panel.lines) - 1) / 2) * dodge
+        shifted = ax.transData + ScaledTranslation(points / 72, 0, ax.figure.dpi_scale_trans)
+        offsets[line.label] = (shifted, line)
+        _line(ax, line, k, shifted, span, crowded, aside=min(3.4, 0.85 * dodge))
+    for fit in panel.fits:
+        ax.plot(fit.x, [k * y for y in fit.y], color=colour(fit.family, 0.8), lw=0.8, zorder=2)
+    for mark in panel.marks:
+        shifted, owner = offsets.get(mark.line, (ax.transData, None))
+        _mark(ax, mark, mark.x, k, shifted, owner)
+
+
+def _x_axis(ax: Any, panel: Panel, xs: Sequence[float], places: Sequence[float]) -> None:
+    """`places` are the positions of xs in points, to leave out labels that would touch."""
+    into, back = (math.log, math.exp) if panel.x_log else (float, float)
+    pad = (into(xs[-1]) - into(xs[0])) * 12 / max(places[-1], 1) or 0.5
+    ends = (back(into(xs[0]) - pad), back(into(xs[-1]) + pad))
+    if panel.x_log:
+        ax.set_xscale("log", base=panel.x_log)
+    ax.set_xlim(*(ends[::-1] if panel.x_down else ends))
+    ax.grid(axis="x", visible=False)
+    if len(xs) > 12 or (panel.x_log == 10 and len(xs) > 5):
+        if not panel.x_log:
+            ax.xaxis.set_major_locator(MaxNLocator(max(3, int(places[-1] / 34))))
+            ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.6g}"))
+        else:
+            axes.plain_numbers(ax.xaxis)
+        return
+    texts, last = [], -math.inf
+    for x, place in zip(xs, places, strict=True):
+        text = f"{x:,.6g}"
+        free = place - last > 5.2 * len(text)
+        texts.append(text if free else "")
+        last = place if free else last
+    ax.set_xticks(list(xs), texts)
+    ax.xaxis.set_minor_locator(NullLocator())
+
+
+def _line(ax: Any, line: Line, k: float, shifted: Any, span: tuple[float, float], crowded: bool,
+          aside: float) -> None:
+    ink = colour(line.family, line.shade)
+    means = [k * e.value for e in line.estimates]
+    bounds = [(x, k * e.low, k * e.high) for x, e in zip(line.x, line.estimates, strict=True)
+              if math.isfinite(e.low) and math.isfinite(e.high) and e.high > e.low]
+    if crowded and bounds:
+        ax.fill_between(*zip(*bounds, strict=True), color=ink, alpha=0.16, lw=0, zorder=2)
+    for x, low, high in bounds if not crowded else ():
+        ax.plot([x, x], [max(low, span[0]), min(high, span[1])], color=ink, alpha=0.32, lw=3.4,
+                solid_capstyle="butt", transform=shifted, zorder=2.5)
+        for end, beyond, arrow in ((span[0], low < span[0], 7), (span[1], high > span[1], 6)):
+            if beyond:  # an interval that leaves the frame says so
+                ax.plot([x], [end], marker=arrow, ms=3.6, color=ink, transform=shifted, clip_on=False)
+    points = [(x, k * v) for x, seeds in zip(line.x, line.seeds, strict=True) if len(seeds) > 1 for v in seeds]
+    if points and not crowded:  # a little to the right, or the mean would cover them
+        right = shifted + ScaledTranslation(aside / 72, 0, ax.figure.dpi_scale_trans)
+        ax.plot(*zip(*points, strict=True), "o", ms=2.1, mec="none", mfc=ink, alpha=0.65, transform=right,
+                zorder=3)
+    ax.plot(line.x, means, color=ink, lw=1.3, ls=DASHES[line.dash], transform=shifted, zorder=3.5)
+    every = max(1, len(line.x) // 6) if crowded else 1
+    ax.plot(line.x, means, ls="none", marker=MARKERS[FAMILIES[line.family].marker], ms=4, mfc=ink, mec=PAPER,
+            mew=0.6, markevery=every, transform=shifted, zorder=4)
+
+
+def _mark(ax: Any, mark: Mark, x: float, k: float, shifted: Any, owner: Line | None) -> None:
+    edge = colour(owner.family, owner.shade) if owner else INK
+    ax.plot([x], [k * mark.y], "D", ms=5, mfc=PAPER, mec=edge, mew=1.2, transform=shifted, zorder=5)
+    if mark.text:
+        ax.annotate(mark.text, (x, k * mark.y), xytext=(6, 4), textcoords="offset points", fontsize=7.5,
+                    color=MUTED)
+
+
+def _bars(data: figures.Bars) -> Figure:
+    k = 100 if data.y_percent else 1
+    handles = _legend(data.lines, data.marks, (), width=26, blocks=True)
+    size, place = _room(handles, 1, 1, wide=len(data.categories) * len(data.lines) > 18)
+    figure = Figure(figsize=size, layout="constrained")
+    ax = figure.subplots()
+    ax.set_xlabel(data.x_label)
+    ax.set_ylabel(_unit(data.y_label, data.y_percent))
+    ax.grid(axis="x", visible=False)
+    if handles:
+        figure.legend(handles=handles, **place)
+    span = axes.span(data.lines, k, [k * m.y for m in data.marks], data.y_log, zero=not data.y_log)
+    if span is None:
+        _nothing(ax)
+        return figure
+    wide = 0.8 / len(data.lines)
+    places = [((i - (len(data.lines) - 1) / 2) * wide, line) for i, line in enumerate(data.lines)]
+    if data.y_log:
+        axes.logarithmic(ax.yaxis)
+    for at, line in places:
+        xs, ink = [x + at for x in line.x], colour(line.family, line.shade)
+        if not data.y_log:  # on a logarithmic axis a bar's length means nothing
+            ax.bar(xs, [k * e.value for e in line.estimates], 0.86 * wide, color=(*to_rgb(ink), 0.16),
+                   edgecolor=ink, lw=0.8, ls=DASHES[line.dash], zorder=2)
+        for x, e, seeds in zip(xs, line.estimates, line.seeds, strict=True):
+            alone = replace(line, x=(x,), estimates=(e,), seeds=(seeds,), dash="solid")
+            _line(ax, alone, k, ax.transData, span, crowded=False, aside=6)
+    for mark in data.marks:
+        at, owner = next((p for p in places if p[1].label == mark.line), (0.0, None))
+        _mark(ax, mark, mark.x + at, k, ax.transData, owner)
+    if span[0] < 0 < span[1]:
+        ax.axhline(0, color=MUTED, lw=0.7, zorder=2)
+    ax.set_xlim(-0.55, len(data.categories) - 0.45)
+    ax.set_ylim(*span)
+    room = max(7, int(46 / len(data.categories)))
+    ax.set_xticks(range(len(data.categories)), [textwrap.fill(c, room) for c in data.categories])
+    ax.tick_params(axis="x", length=0)
+    return figure
+
+
+def _heatmap(data: figures.Heatmap) -> Figure:
+    k = 100 if data.percent else 1
+    down, across = len(data.row_labels), len(data.column_labels)
+    cells = [(i, j, e) for i, row in enumerate(data.cells) for j, e in enumerate(row)]
+    values = [k * e.value for *_, e in cells if e is not None]
+    written = down * across <= 150
+    side = min(0.52, 5.2 / max(across, 1))
+    figure = Figure(figsize=(min(7.0, max(3.4, 1.5 + side * across)), max(2.0, 0.9 + 0.78 * side * down)),
+                    layout="constrained")
+    ax = figure.subplots()
+    ax.set_xlabel(data.x_label)
+    ax.set_ylabel(data.y_label)
+    ax.grid(visible=False)
+    if not values:
+        _nothing(ax)
+        return figure
+    top = max(map(abs, values)) or 1.0
+    norm = TwoSlopeNorm(0, -top, top) if data.diverging else Normalize(
+        min(values), max(values) if max(values) > min(values) else min(values) + 1)
+    shades = matplotlib.colormaps["PuOr" if data.diverging else "cividis"]
+    for i, j, e in cells:
+        face = GRID if e is None else shades(norm(k * e.value))
+        ax.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, facecolor=face, edgecolor=PAPER, lw=1.2))
+        if written:
+            # Not quite INK and PAPER: these stand on the cell's colour, which no page changes.
+            bright = sum(c * w for c, w in zip(to_rgb(face), (0.3, 0.59, 0.11), strict=True))
+            ink = "#15181c" if bright > 0.5 else "#fdfdfd"
+            text = "–" if e is None else f"{k * e.value:.1f}" if data.percent else f"{e.value:.3g}"
+            ax.text(j, i, text, ha="center", va="center", fontsize=7.5, color=ink)
+    unit = f"{_unit(data.unit, data.percent)}, {figures.counted([e for *_, e in cells if e is not None])}"
+    if written:
+        ax.set_title(unit, fontsize=8.5, fontweight="normal", color=MUTED)
+    else:
+        bar = figure.colorbar(ScalarMappable(norm, shades), ax=ax, label=unit)
+        bar.outline.set_visible(False)
+    ax.set_xlim(-0.5, across - 0.5)
+    ax.set_ylim(down - 0.5, -0.5)
+    _names(ax.xaxis, data.column_labels)
+    _names(ax.yaxis, data.row_labels)
+    ax.spines[:].set_visible(False)
+    ax.tick_params(length=0)
+    return figure
+
+
+def _images(data: figures.ImageGrid) -> Figure:
+    down, across = len(data.images), max(map(len, data.images), default=0)
+    if not down or not across:
+        figure = Figure(figsize=(3.4, 1.6), layout="constrained")
+        _nothing(figure.subplots())
+        return figure
+    shown = [(i, j, p) for i, row in enumerate(data.images) for j, p in enumerate(row) if p is not None]
+    tall = max((p.height / p.width for *_, p in shown), default=1.0)
+    step = tall + (0.3 if any(p.caption for *_, p in shown) else 0.08)
+    longest = max((len(part) for r in data.row_labels for part in textwrap.wrap(r, 16)), default=0)
+    left = 0.22 + 0.065 * longest
+    top = 0.12 + 0.15 * max((len(textwrap.wrap(c, 11)) for c in data.column_labels), default=0)
+    side = min(0.86, (7 - left) / (1.08 * across))
+    figure = Figure(figsize=(left + 1.08 * across * side, top + step * down * side))
+    ax = figure.add_axes((left / figure.get_figwidth(), 0, 1 - left / figure.get_figwidth(),
+                          1 - top / figure.get_figheight()))
+    ax.set_axis_off()
+    for i, j, p in shown:
+        x, y = 1.08 * j, i * step
+        pixels = imread(io.BytesIO(base64.b64decode(p.png)), format="png")
+        ax.imshow(pixels, cmap="gray", vmin=0, vmax=1, interpolation="none", aspect="auto",
+                  extent=(x, x + 1, y + p.height / p.width, y))
+        ax.text(x + 0.5, y + tall + 0.03, p.caption, ha="center", va="top", fontsize=7, color=MUTED)
+    for j, label in enumerate(data.column_labels):
+        ax.text(1.08 * j + 0.5, -0.06, textwrap.fill(label, 11), ha="center", va="bottom", fontsize=8)
+    for i, label in enumerate(data.row_labels):
+        ax.text(-0.1, i * step + tall / 2, textwrap.fill(label, 16), ha="right", va="center", fontsize=8)
+    ax.set_xlim(0, 1.08 * across)
+    ax.set_ylim(step * down, 0)
+    return figure
+
+
+def _legend(lines: Sequence[Line], marks: Sequence[Mark], fits: Sequence[figures.Fit], width: int,
+            blocks: bool = False) -> list[Any]:
+    """One entry a look; panels that show the same line share it, with the counts of all of them."""
+    merged: dict[tuple[Any, ...], Line] = {}
+    for line in lines:
+        key = (line.label, line.family, line.dash, line.shade)
+        seen = merged.get(key)
+        merged[key] = line if seen is None else replace(
+            line if line.missing > seen.missing else seen, x=seen.x + line.x,
+            estimates=seen.estimates + line.estimates, seeds=seen.seeds + line.seeds)
+    handles = [Line2D([], [], color=colour(line.family, line.shade), lw=0 if blocks else 1.3,
+                      ls=DASHES[line.dash], marker=MARKERS[FAMILIES[line.family].marker], ms=4.4, mec=PAPER,
+                      mew=0.6, label=_wrapped(line.caption, width)) for line in merged.values()]
+    handles += [Line2D([], [], color=colour(f.family, 0.8), lw=0.8, label=textwrap.fill(f.label, width))
+                for f in fits]
+    if marks:
+        handles.append(Line2D([], [], ls="none", marker="D", ms=5, mfc=PAPER, mec=INK, mew=1.2,
+                              label="paper's value"))
+    return handles
+
+
+def _wrapped(caption: str, width: int) -> str:
+    """Broken at spaces, but not inside `n=4 to 5` or `1 diverged`."""
+    together = r"n=\d+ to \d+|\d+ (diverged|failed|not run yet|missing)"
+    return textwrap.fill(re.sub(together, lambda m: m[0].replace(" ", "\u00a0"), caption), width)
+
+
+def _room(handles: Sequence[Any], columns: int, rows: int,
+          wide: bool) -> tuple[tuple[float, float], dict[str, Any]]:
+    """Figure size in inches and the legend's place: right of one panel, below several."""
+    labels = [str(h.get_label()).split("\n") for h in handles]
+    longest = max((len(text) for label in labels for text in label), default=0)
+    if not wide:
+        tall = sum(0.085 + 0.135 * len(label) for label in labels)
+        size = (4.1 + (0.7 + 0.068 * longest if handles else 0), max(3.0, tall + 0.2))
+        return size, {"loc": "outside right center", "labelspacing": 0.7}
+    across = max(1, min(len(handles), int(7.0 / (0.72 + 0.066 * longest))))
+    below = math.ceil(len(handles) / across)
+    across = math.ceil(len(handles) / below) if handles else 1
+    size = (7.0 if columns > 1 else 6.2, 2.5 * rows + 0.2 * below)
+    return size, {"loc": "outside lower center", "ncols": across, "columnspacing": 1.6}
+
+
+def _nothing(ax: Any, alone: bool = True) -> None:
+    ax.text(0.5, 0.5, "no rows yet", transform=ax.transAxes, ha="center", va="center", color=MUTED)
+    ax.set_xticks([])
+    if alone:  # else y belongs to the panels beside it too
+        ax.set_yticks([])
+
+
+def _names(axis: Any, labels: Sequence[str]) -> None:
+    every = max(1, math.ceil(len(labels) / 24))
+    axis.set_ticks(range(0, len(labels), every), [textwrap.fill(v, 16) for v in labels[::every]])
+
+
+def _unit(label: str, percent: bool) -> str:
+    return f"{label} (%)" if percent and "%" not in label else label

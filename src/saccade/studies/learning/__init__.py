@@ -1,1 +1,0 @@
-"""What the study of learning curves is made of: which runs, which numbers of them, which pictures."""

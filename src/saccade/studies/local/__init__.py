@@ -1,1 +1,0 @@
-"""Parts of the study of local structure: runs, numbers, figures."""

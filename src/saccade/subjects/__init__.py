@@ -1,0 +1,1 @@
+"""Any outside model or score file in; something that probes can ask out."""

@@ -1,0 +1,1 @@
+"""A run in; events and trained weights out. loop.py is the one training loop."""
