@@ -34,6 +34,7 @@ slow: $(VENV)/.dev
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check -q src tests benchmarks
 	$(BIN)/mypy
 
 $(VENV)/.bench: $(VENV)/.dev

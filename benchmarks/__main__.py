@@ -32,8 +32,15 @@ def inside(what: str, env: Mapping[str, str], quick: bool, only: str) -> Iterato
 
 def run(quick: bool, only: str, tell: Callable[[str], None]) -> Row:
     began = time.perf_counter()
-    found: Row = {"machine": page.machine(), "quick": quick, "rows": [], "absent": [], "kept": [], "scaling": [],
-                  "cost_model": []}
+    found: Row = {
+        "machine": page.machine(),
+        "quick": quick,
+        "rows": [],
+        "absent": [],
+        "kept": [],
+        "scaling": [],
+        "cost_model": [],
+    }
     one_thread = dict.fromkeys(processes.THREADS, "1")
     rows: list[Row] = found["rows"]
 
@@ -54,7 +61,8 @@ def run(quick: bool, only: str, tell: Callable[[str], None]) -> Row:
         ("digits study, CNN replicas, one thread", lambda: processes.replicas(True, **turns)),
         ("worker processes", lambda: processes.workers(True, **turns)),
         ("worker processes, pure torch", lambda: processes.workers(False, **turns)),
-        ("replicas in lock-step", lambda: processes.lockstep(**turns)))
+        ("replicas in lock-step", lambda: processes.lockstep(**turns)),
+    )
     for name, measure in many:
         if only in name and not (quick and name.endswith(("one thread", "pure torch", "lock-step"))):
             add(measure())
@@ -89,8 +97,10 @@ def main() -> None:
     found["slower"] = page.slower(found, json.loads(before.read_text())) if before.exists() else []
     print("\n" + page.table(found))
     if not asked.quick and not asked.only:
-        for name, text in (("results/bench.json", json.dumps(found, indent=1) + "\n"),
-                           ("docs/performance.md", page.document(found))):
+        for name, text in (
+            ("results/bench.json", json.dumps(found, indent=1) + "\n"),
+            ("docs/performance.md", page.document(found)),
+        ):
             path = Path(asked.to) / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)

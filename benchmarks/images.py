@@ -34,9 +34,18 @@ def affine(per_image: Callable[[Tensor, Tensor], Tensor], against: str, aim: flo
     def one_by_one() -> Tensor:
         return torch.stack([per_image(kept[i], u[:, i]) for i in range(n)])
 
-    return Pair("batched affine", f"{n} digits of 32x32: turn, scale, shift", against, aim, batched, one_by_one,
-                f"pictures{', PIL rounds to 1/255' if tolerance > 1e-3 else ', float32'}",
-                lambda: difference([batched()], [one_by_one()]), tolerance, counted=False)
+    return Pair(
+        "batched affine",
+        f"{n} digits of 32x32: turn, scale, shift",
+        against,
+        aim,
+        batched,
+        one_by_one,
+        f"pictures{', PIL rounds to 1/255' if tolerance > 1e-3 else ', float32'}",
+        lambda: difference([batched()], [one_by_one()]),
+        tolerance,
+        counted=False,
+    )
 
 
 def _inverse(u: Tensor, size: int) -> tuple[float, ...]:
@@ -45,14 +54,21 @@ def _inverse(u: Tensor, size: int) -> tuple[float, ...]:
     angle, factor = math.radians(DEGREES * turn), 1 + SCALE * sized
     cos, sin, middle = math.cos(angle) / factor, math.sin(angle) / factor, size / 2
     dx, dy = SHIFT * right, SHIFT * down
-    return (cos, -sin, middle - cos * (middle + dx) + sin * (middle + dy),
-            sin, cos, middle - sin * (middle + dx) - cos * (middle + dy))
+    return (
+        cos,
+        -sin,
+        middle - cos * (middle + dx) + sin * (middle + dy),
+        sin,
+        cos,
+        middle - sin * (middle + dx) - cos * (middle + dy),
+    )
 
 
 def by_pillow(picture: Tensor, u: Tensor) -> Tensor:
     size = picture.shape[-1]
-    moved = Image.fromarray(picture.numpy()).transform((size, size), Image.Transform.AFFINE, _inverse(u, size),
-                                                       Image.Resampling.BILINEAR)
+    moved = Image.fromarray(picture.numpy()).transform(
+        (size, size), Image.Transform.AFFINE, _inverse(u, size), Image.Resampling.BILINEAR
+    )
     return torch.from_numpy(np.asarray(moved).copy())[None].float().div_(255)
 
 
@@ -67,5 +83,7 @@ def by_tensor(picture: Tensor, u: Tensor) -> Tensor:
 
 
 def cases(quick: bool) -> list[Callable[[], Pair | str]]:
-    return [lambda: affine(by_pillow, f"a PIL transform an image, pillow {PIL.__version__}", 7.0, 0.012),
-            lambda: affine(by_tensor, f"a tensor transform an image, {TORCH}", 7.0, 1e-4)]
+    return [
+        lambda: affine(by_pillow, f"a PIL transform an image, pillow {PIL.__version__}", 7.0, 0.012),
+        lambda: affine(by_tensor, f"a tensor transform an image, {TORCH}", 7.0, 1e-4),
+    ]

@@ -51,8 +51,12 @@ def main() -> None:
     asked = flags.parse_args()
     torch.set_num_threads(1)
     kinds: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
-        "time": lambda: timed(asked.quick, asked.only), "memory": lambda: weighed(asked.quick, asked.only),
-        "grow": scaling.timed, "swell": scaling.weighed, "cost": scaling.predicted}
+        "time": lambda: timed(asked.quick, asked.only),
+        "memory": lambda: weighed(asked.quick, asked.only),
+        "grow": scaling.timed,
+        "swell": scaling.weighed,
+        "cost": scaling.predicted,
+    }
     for line in kinds[asked.what]():
         print(json.dumps(line), flush=True)
 

@@ -59,18 +59,29 @@ def attention(kind: type[Layer], name: str, n: int, aim: float, memory_aim: floa
     exact, few = copy.deepcopy(layer).double(), numbers(2, 16, 16, 400, dtype=torch.float64)
 
     def error() -> float:
-        mine, theirs = ([y.flatten(1) if y.dim() > 1 else y for y in both_ways(run, exact, few)]
-                        for run in (as_is, by_map))
+        mine, theirs = (
+            [y.flatten(1) if y.dim() > 1 else y for y in both_ways(run, exact, few)] for run in (as_is, by_map)
+        )
         if isinstance(exact, ContentAttention):  # the keys' bias has a gradient of zero: taken with the queries'
             names = ["out", "x", *(name for name, _ in exact.named_parameters())]
             at = [names.index("query.bias"), names.index("key.bias")]
-            mine, theirs = ([*(t for i, t in enumerate(ts) if i not in at), torch.cat([ts[i] for i in at])]
-                            for ts in (mine, theirs))
+            mine, theirs = (
+                [*(t for i, t in enumerate(ts) if i not in at), torch.cat([ts[i] for i in at])] for ts in (mine, theirs)
+            )
         return difference(mine, theirs)
 
-    return Pair(name, f"9 heads, 16x16 tokens, width 400, batch {n}", f"the dense path, {TORCH}", aim,
-                lambda: both_ways(as_is, layer, x), lambda: both_ways(by_map, layer, x),
-                "outputs and all gradients, float64", error, 1e-12, memory_aim)
+    return Pair(
+        name,
+        f"9 heads, 16x16 tokens, width 400, batch {n}",
+        f"the dense path, {TORCH}",
+        aim,
+        lambda: both_ways(as_is, layer, x),
+        lambda: both_ways(by_map, layer, x),
+        "outputs and all gradients, float64",
+        error,
+        1e-12,
+        memory_aim,
+    )
 
 
 def _either(native: bool) -> tuple[str, torch.dtype, float, Callable[[], contextlib.AbstractContextManager[None]]]:
@@ -95,10 +106,19 @@ def aggregation(n: int, native: bool) -> Pair | str:
             return [y, *torch.autograd.grad(y, [x, weights], torch.ones_like(y))]
 
     timed, compared = make(n, torch.float32), make(2, dtype)
-    return Pair(name, setting, f"F.unfold, {TORCH}", 12.0,
-                lambda: run(aggregate, *timed), lambda: run(unfolded, *timed),
-                f"outputs and all gradients, {str(dtype)[6:]}",
-                lambda: difference(run(aggregate, *compared), run(unfolded, *compared)), tolerance, 8.0, counted=False)
+    return Pair(
+        name,
+        setting,
+        f"F.unfold, {TORCH}",
+        12.0,
+        lambda: run(aggregate, *timed),
+        lambda: run(unfolded, *timed),
+        f"outputs and all gradients, {str(dtype)[6:]}",
+        lambda: difference(run(aggregate, *compared), run(unfolded, *compared)),
+        tolerance,
+        8.0,
+        counted=False,
+    )
 
 
 def pairwise(n: int, native: bool) -> Pair | str:
@@ -125,12 +145,24 @@ def pairwise(n: int, native: bool) -> Pair | str:
         names = ["out", "x", *(name for name, _ in compared.named_parameters())]
         # Their gradients are zero: what they add is taken out by a normalisation or by the softmax.
         zero = {"phi.bias", "psi.bias", "position.bias", "last.bias"}
-        mine, theirs = ([t for name, t in zip(names, run(compared, few), strict=True) if name not in zero]
-                        for run in (ours, naive))
+        mine, theirs = (
+            [t for name, t in zip(names, run(compared, few), strict=True) if name not in zero] for run in (ours, naive)
+        )
         return difference(mine, theirs)
 
-    return Pair(name, setting, f"the naive layer, {TORCH}", 3.0, lambda: ours(layer, x), lambda: naive(layer, x),
-                f"outputs and all gradients, {str(dtype)[6:]}", error, tolerance, 1.0, counted=False)
+    return Pair(
+        name,
+        setting,
+        f"the naive layer, {TORCH}",
+        3.0,
+        lambda: ours(layer, x),
+        lambda: naive(layer, x),
+        f"outputs and all gradients, {str(dtype)[6:]}",
+        error,
+        tolerance,
+        1.0,
+        counted=False,
+    )
 
 
 def small_convolution(n: int) -> Pair | str:
@@ -147,17 +179,26 @@ def small_convolution(n: int) -> Pair | str:
     def theirs(layer: nn.Module, x: Tensor) -> Tensor:
         return F.max_pool2d(F.relu(layer(x)), 2)
 
-    return Pair(name, setting, f"Conv2d, relu, max_pool2d, {TORCH}", 2.0, lambda: both_ways(conv_relu_pool, conv, x),
-                lambda: both_ways(theirs, conv, x), "outputs and all gradients, float32",
-                lambda: difference(both_ways(conv_relu_pool, whole, few), both_ways(theirs, whole, few)), 1e-6,
-                counted=False)
+    return Pair(
+        name,
+        setting,
+        f"Conv2d, relu, max_pool2d, {TORCH}",
+        2.0,
+        lambda: both_ways(conv_relu_pool, conv, x),
+        lambda: both_ways(theirs, conv, x),
+        "outputs and all gradients, float32",
+        lambda: difference(both_ways(conv_relu_pool, whole, few), both_ways(theirs, whole, few)),
+        1e-6,
+        counted=False,
+    )
 
 
 def cases(quick: bool) -> list[Callable[[], Pair | str]]:
     n, less = (10, None) if quick else (50, 5.0)  # the weights' own gradients hide the saving in a small batch
     kinds: list[tuple[type[Layer], str, int, float, float | None]] = [
         (QuadraticAttention, "quadratic attention layer", n, 1.6, less),
-        (LearnedPositionAttention, "learned positions without content, layer", n, 1.5, less)]
+        (LearnedPositionAttention, "learned positions without content, layer", n, 1.5, less),
+    ]
     if not quick:
         kinds.append((ContentAttention, "learned positions with content, layer", 8, 1.1, None))
     made: list[Callable[[], Pair | str]] = [functools.partial(attention, *kind) for kind in kinds]

@@ -117,14 +117,23 @@ def _calls(action: Action, seconds: float) -> int:
 
 def ratios(ours: Timing, peer: Timing, clock: str) -> dict[str, Any]:
     """How many times faster, round by round, on the clock asked for; the other clock's median beside it."""
-    each = {name: [p / max(1e-12, o) for o, p in zip(getattr(ours, name), getattr(peer, name), strict=True)]
-            for name in ("cpu", "wall")}
+    each = {
+        name: [p / max(1e-12, o) for o, p in zip(getattr(ours, name), getattr(peer, name), strict=True)]
+        for name in ("cpu", "wall")
+    }
     low, high, chance = interval(each[clock])
-    return {"ratio": statistics.median(each[clock]), "low": low, "high": high, "chance": chance, "clock": clock,
-            "ratio_cpu": statistics.median(each["cpu"]), "ratio_wall": statistics.median(each["wall"]),
-            "rounds": len(each[clock]),
-            "ours_seconds": {"cpu": statistics.median(ours.cpu), "wall": statistics.median(ours.wall)},
-            "peer_seconds": {"cpu": statistics.median(peer.cpu), "wall": statistics.median(peer.wall)}}
+    return {
+        "ratio": statistics.median(each[clock]),
+        "low": low,
+        "high": high,
+        "chance": chance,
+        "clock": clock,
+        "ratio_cpu": statistics.median(each["cpu"]),
+        "ratio_wall": statistics.median(each["wall"]),
+        "rounds": len(each[clock]),
+        "ours_seconds": {"cpu": statistics.median(ours.cpu), "wall": statistics.median(ours.wall)},
+        "peer_seconds": {"cpu": statistics.median(peer.cpu), "wall": statistics.median(peer.wall)},
+    }
 
 
 def time_pair(pair: Pair, *, rounds: int, seconds: float, gemm: float) -> dict[str, Any]:
@@ -142,8 +151,15 @@ def time_pair(pair: Pair, *, rounds: int, seconds: float, gemm: float) -> dict[s
 
 
 def describe(pair: Pair) -> dict[str, Any]:
-    return {"name": pair.name, "setting": pair.setting, "against": pair.against, "aim": pair.aim,
-            "equal": pair.equal, "tolerance": pair.tolerance, "memory_aim": pair.memory_aim}
+    return {
+        "name": pair.name,
+        "setting": pair.setting,
+        "against": pair.against,
+        "aim": pair.aim,
+        "equal": pair.equal,
+        "tolerance": pair.tolerance,
+        "memory_aim": pair.memory_aim,
+    }
 
 
 def flops(action: Action) -> int:

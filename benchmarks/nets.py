@@ -132,9 +132,18 @@ def thesis_net(heads: int, native: bool) -> Pair | str:
         with path():
             inner()
 
-    return Pair(name, setting, f"nn.MultiheadAttention as it comes, {TORCH}", aim, ours, step_of(theirs, 16),
-                f"logits and all gradients, {'float32' if native else 'float64'}", error, 1e-3 if native else 1e-11,
-                counted=not native)
+    return Pair(
+        name,
+        setting,
+        f"nn.MultiheadAttention as it comes, {TORCH}",
+        aim,
+        ours,
+        step_of(theirs, 16),
+        f"logits and all gradients, {'float32' if native else 'float64'}",
+        error,
+        1e-3 if native else 1e-11,
+        counted=not native,
+    )
 
 
 class PlainViT(nn.Module):
@@ -156,10 +165,17 @@ def vit(depth: int, dim: int, heads: int, n: int, aim: float) -> Pair:
     assert isinstance(ours, BasicViT)
     plain = PlainViT(ours)
     pair = [copy.deepcopy(m).double() for m in (ours, plain)]
-    return Pair(f"{_count(depth)}-layer class-token ViT, training step", f"batch {n}, width {dim}",
-                f"the plain module (all tokens in the last block), {TORCH}", aim, step_of(ours, n), step_of(plain, n),
-                "logits and all gradients, float64",
-                lambda: difference(*(facts_of(m, 3, gradients) for m in pair)), 1e-11)
+    return Pair(
+        f"{_count(depth)}-layer class-token ViT, training step",
+        f"batch {n}, width {dim}",
+        f"the plain module (all tokens in the last block), {TORCH}",
+        aim,
+        step_of(ours, n),
+        step_of(plain, n),
+        "logits and all gradients, float64",
+        lambda: difference(*(facts_of(m, 3, gradients) for m in pair)),
+        1e-11,
+    )
 
 
 def vit_of_transformers(n: int) -> Pair | str:
@@ -180,8 +196,17 @@ def vit_of_transformers(n: int) -> Pair | str:
             x, _ = pictures(3, torch.float64)
             return difference([pair[0](x)], [pair[1](x)])
 
-    return Pair("six-layer class-token ViT, training step", f"batch {n}, width 192", f"transformers {version}, {TORCH}",
-                1.15, step_of(ours, n), step_of(theirs, n), "logits, float64", error, 1e-10)
+    return Pair(
+        "six-layer class-token ViT, training step",
+        f"batch {n}, width 192",
+        f"transformers {version}, {TORCH}",
+        1.15,
+        step_of(ours, n),
+        step_of(theirs, n),
+        "logits, float64",
+        error,
+        1e-10,
+    )
 
 
 class _Transformers(nn.Module):
@@ -193,20 +218,35 @@ class _Transformers(nn.Module):
 
         dim, heads, depth = ours.cls.shape[-1], ours.last.heads, len(ours.early) + 1
         config = transformers.ViTConfig(  # type: ignore[call-arg, unused-ignore]
-            hidden_size=dim, num_hidden_layers=depth, num_attention_heads=heads, intermediate_size=2 * dim,
-            hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, image_size=32, patch_size=PATCH,
-            layer_norm_eps=1e-5, num_labels=10)
+            hidden_size=dim,
+            num_hidden_layers=depth,
+            num_attention_heads=heads,
+            intermediate_size=2 * dim,
+            hidden_dropout_prob=0.0,
+            attention_probs_dropout_prob=0.0,
+            image_size=32,
+            patch_size=PATCH,
+            layer_norm_eps=1e-5,
+            num_labels=10,
+        )
         self.net = transformers.ViTForImageClassification(config)
-        theirs = {"vit.embeddings.cls_token": ours.cls, "vit.embeddings.position_embeddings": ours.positions,
-                  "vit.embeddings.patch_embeddings.projection.weight": ours.embed.weight.view(dim, 3, PATCH, PATCH),
-                  "vit.embeddings.patch_embeddings.projection.bias": ours.embed.bias}
+        theirs = {
+            "vit.embeddings.cls_token": ours.cls,
+            "vit.embeddings.position_embeddings": ours.positions,
+            "vit.embeddings.patch_embeddings.projection.weight": ours.embed.weight.view(dim, 3, PATCH, PATCH),
+            "vit.embeddings.patch_embeddings.projection.bias": ours.embed.bias,
+        }
         named: list[tuple[str, nn.Module]] = [("vit.layernorm", ours.norm), ("classifier", ours.head)]
         for i, block in enumerate((*ours.early, ours.last)):
             assert isinstance(block, Block)
             at = f"vit.layers.{i}."
-            named += [(at + "layernorm_before", block.norm1), (at + "layernorm_after", block.norm2),
-                      (at + "attention.o_proj", block.out), (at + "mlp.fc1", block.mlp[0]),
-                      (at + "mlp.fc2", block.mlp[2])]
+            named += [
+                (at + "layernorm_before", block.norm1),
+                (at + "layernorm_after", block.norm2),
+                (at + "attention.o_proj", block.out),
+                (at + "mlp.fc1", block.mlp[0]),
+                (at + "mlp.fc2", block.mlp[2]),
+            ]
             for part, w, b in zip("qkv", block.qkv.weight.chunk(3), block.qkv.bias.chunk(3), strict=True):
                 theirs |= {f"{at}attention.{part}_proj.weight": w, f"{at}attention.{part}_proj.bias": b}
         theirs |= {f"{name}.{k}": v for name, layer in named for k, v in layer.state_dict().items()}
@@ -221,8 +261,13 @@ def _count(depth: int) -> str:
 
 
 def cases(quick: bool) -> list[Callable[[], Pair | str]]:
-    made: list[Callable[[], Pair | str]] = [functools.partial(thesis_net, heads, native)
-                                            for heads in (1, 2) for native in (False, True)]
+    made: list[Callable[[], Pair | str]] = [
+        functools.partial(thesis_net, heads, native) for heads in (1, 2) for native in (False, True)
+    ]
     deep = 16 if quick else 64
-    return [*made, lambda: vit(1, 128, 1, 32, 5.5), lambda: vit(6, 192, 3, deep, 1.15),
-            lambda: vit_of_transformers(deep)]
+    return [
+        *made,
+        lambda: vit(1, 128, 1, 32, 5.5),
+        lambda: vit(6, 192, 3, deep, 1.15),
+        lambda: vit_of_transformers(deep),
+    ]

@@ -17,9 +17,14 @@ HEAD = ("what", "setting", "aim", "measured", "memory aim", "memory measured", "
 
 
 def machine() -> dict[str, Any]:
-    return {"cpu": _cpu(), "cores": launch.cores(), "system": f"{platform.system()} {platform.machine()}",
-            "python": platform.python_version(), "torch": importlib.metadata.version("torch"),
-            "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0}
+    return {
+        "cpu": _cpu(),
+        "cores": launch.cores(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "torch": importlib.metadata.version("torch"),
+        "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0,
+    }
 
 
 def _cpu() -> str:
@@ -32,9 +37,15 @@ def _cpu() -> str:
 
 def cells(row: Row) -> tuple[str, ...]:
     memory = row.get("memory")
-    return (row["name"], row["setting"], f"{row['aim']:g}", measured(row),
-            f"{row['memory_aim']:g}" if row["memory_aim"] else "", f"{memory['ratio']:.1f}" if memory else "",
-            f"{row['error']:.0e}")
+    return (
+        row["name"],
+        row["setting"],
+        f"{row['aim']:g}",
+        measured(row),
+        f"{row['memory_aim']:g}" if row["memory_aim"] else "",
+        f"{memory['ratio']:.1f}" if memory else "",
+        f"{row['error']:.0e}",
+    )
 
 
 def measured(row: Row) -> str:
@@ -56,9 +67,11 @@ def table(found: Row) -> str:
     text.insert(1, "-" * len(text[0]))
     said = found["machine"]
     text += ["", *found["absent"], *(f"slower than the run before: {row}" for row in found.get("slower", ()))]
-    text += [f"{said['cpu']}, {said['cores']} cores, torch {said['torch']}; "
-             f"matrix product {found['gemm'] / 1e9:.0f} GFLOP/s on one thread; {found['seconds']:.0f} s in all; "
-             "* below the aim"]
+    text += [
+        f"{said['cpu']}, {said['cores']} cores, torch {said['torch']}; "
+        f"matrix product {found['gemm'] / 1e9:.0f} GFLOP/s on one thread; {found['seconds']:.0f} s in all; "
+        "* below the aim"
+    ]
     return "\n".join(text)
 
 
@@ -83,36 +96,108 @@ def document(found: Row) -> str:
     said, rows = found["machine"], found["rows"]
     speed = _markdown(
         ("what", "setting", "peer", "aim", "measured", "interval", "clock", "wall", "ours", "peer's"),
-        [(r["name"], r["setting"], r["against"], f"{r['aim']:g}", f"**{r['ratio']:.2f}**",
-          f"{r['low']:.2f} to {r['high']:.2f} ({100 * r['chance']:.0f} %, {r['rounds']} rounds)", r["clock"],
-          f"{r['ratio_wall']:.2f}", _seconds(r["ours_seconds"][r["clock"]]), _seconds(r["peer_seconds"][r["clock"]]))
-         for r in rows if r["is_equal"]])
+        [
+            (
+                r["name"],
+                r["setting"],
+                r["against"],
+                f"{r['aim']:g}",
+                f"**{r['ratio']:.2f}**",
+                f"{r['low']:.2f} to {r['high']:.2f} ({100 * r['chance']:.0f} %, {r['rounds']} rounds)",
+                r["clock"],
+                f"{r['ratio_wall']:.2f}",
+                _seconds(r["ours_seconds"][r["clock"]]),
+                _seconds(r["peer_seconds"][r["clock"]]),
+            )
+            for r in rows
+            if r["is_equal"]
+        ],
+    )
     same = _markdown(
         ("what", "setting", "compared", "largest error", "allowed", "GFLOP/s", "of a matrix product"),
-        [(r["name"], r["setting"], r["equal"], f"{r['error']:.1e}", f"{r['tolerance']:.0e}",
-          f"{r['flops_per_second'] / 1e9:.1f}" if "flops" in r else "", f"{100 * r['share_of_gemm']:.0f} %"
-          if "flops" in r else "") for r in rows])
+        [
+            (
+                r["name"],
+                r["setting"],
+                r["equal"],
+                f"{r['error']:.1e}",
+                f"{r['tolerance']:.0e}",
+                f"{r['flops_per_second'] / 1e9:.1f}" if "flops" in r else "",
+                f"{100 * r['share_of_gemm']:.0f} %" if "flops" in r else "",
+            )
+            for r in rows
+        ],
+    )
     memory = _markdown(
         ("what", "setting", "ours", "peer's", "aim", "times less"),
-        [(r["name"], r["setting"], f"{r['memory']['ours'] / 2**20:.0f} MiB", f"{r['memory']['peer'] / 2**20:.0f} MiB",
-          f"{r['memory_aim']:g}", f"**{r['memory']['ratio']:.1f}**") for r in rows if "memory" in r])
-    kept = _markdown(("what", "setting", "ratio", "interval"), [
-        (r["name"], r["setting"], f"{r['ratio']:.2f}", f"{r['low']:.2f} to {r['high']:.2f}")
-        for r in found["kept"] if r["is_equal"]])
-    growth = _markdown(("what", "against", "seconds", "exponent", "MiB", "exponent of memory"), [
-        (g["name"], f"{g['of']} {', '.join(map(str, g['x']))}", ", ".join(_seconds(t) for t in g["seconds"]),
-         f"**{g['exponent']:.2f}**", ", ".join(f"{b / 2**20:.1f}" for b in g.get("bytes", ())) or (
-             f"{g['largest_worker'] / 2**20:.0f} (largest worker)" if "largest_worker" in g else ""),
-         f"{g['memory_exponent']:.2f}" if "memory_exponent" in g else "") for g in found["scaling"]])
-    model = _markdown(("net", "fixed", "a picture", "predicted at 128", "measured at 128", "predicted / measured"), [
-        (f"{c['name']} {', '.join(f'{k}={v}' for k, v in c['args'].items())}", _seconds(c["fixed"]),
-         _seconds(c["picture"]), _seconds(c["predicted"]), _seconds(c["measured"]), f"**{c['ratio']:.2f}**")
-        for c in found["cost_model"]])
+        [
+            (
+                r["name"],
+                r["setting"],
+                f"{r['memory']['ours'] / 2**20:.0f} MiB",
+                f"{r['memory']['peer'] / 2**20:.0f} MiB",
+                f"{r['memory_aim']:g}",
+                f"**{r['memory']['ratio']:.1f}**",
+            )
+            for r in rows
+            if "memory" in r
+        ],
+    )
+    kept = _markdown(
+        ("what", "setting", "ratio", "interval"),
+        [
+            (r["name"], r["setting"], f"{r['ratio']:.2f}", f"{r['low']:.2f} to {r['high']:.2f}")
+            for r in found["kept"]
+            if r["is_equal"]
+        ],
+    )
+    growth = _markdown(
+        ("what", "against", "seconds", "exponent", "MiB", "exponent of memory"),
+        [
+            (
+                g["name"],
+                f"{g['of']} {', '.join(map(str, g['x']))}",
+                ", ".join(_seconds(t) for t in g["seconds"]),
+                f"**{g['exponent']:.2f}**",
+                ", ".join(f"{b / 2**20:.1f}" for b in g.get("bytes", ()))
+                or (f"{g['largest_worker'] / 2**20:.0f} (largest worker)" if "largest_worker" in g else ""),
+                f"{g['memory_exponent']:.2f}" if "memory_exponent" in g else "",
+            )
+            for g in found["scaling"]
+        ],
+    )
+    model = _markdown(
+        ("net", "fixed", "a picture", "predicted at 128", "measured at 128", "predicted / measured"),
+        [
+            (
+                f"{c['name']} {', '.join(f'{k}={v}' for k, v in c['args'].items())}",
+                _seconds(c["fixed"]),
+                _seconds(c["picture"]),
+                _seconds(c["predicted"]),
+                _seconds(c["measured"]),
+                f"**{c['ratio']:.2f}**",
+            )
+            for c in found["cost_model"]
+        ],
+    )
     missing = "".join(f"- {text}\n" for text in found["absent"])
-    return PAGE.format(cpu=said["cpu"], cores=said["cores"], torch=said["torch"], python=said["python"],
-                       system=said["system"], gemm=found["gemm"] / 1e9, seconds=found["seconds"], speed=speed,
-                       same=same, memory=memory, kept=kept, growth=growth, model=model, load=said["load"],
-                       missing="\nNot measured in this run:\n\n" + missing if missing else "")
+    return PAGE.format(
+        cpu=said["cpu"],
+        cores=said["cores"],
+        torch=said["torch"],
+        python=said["python"],
+        system=said["system"],
+        gemm=found["gemm"] / 1e9,
+        seconds=found["seconds"],
+        speed=speed,
+        same=same,
+        memory=memory,
+        kept=kept,
+        growth=growth,
+        model=model,
+        load=said["load"],
+        missing="\nNot measured in this run:\n\n" + missing if missing else "",
+    )
 
 
 def _seconds(value: float) -> str:

@@ -27,8 +27,13 @@ class Trainer:
 
     def __init__(self, kind: str, seed: int, env: Mapping[str, str]) -> None:
         clean = {k: v for k, v in os.environ.items() if k not in THREADS and not k.startswith("MALLOC_")}
-        self.process = subprocess.Popen([sys.executable, "-m", "benchmarks.steps", kind, str(seed)],
-                                        env={**clean, **env}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.steps", kind, str(seed)],
+            env={**clean, **env},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
 
     def ask(self, what: object) -> None:
         assert self.process.stdin is not None
@@ -71,8 +76,9 @@ def together(group: Sequence[Trainer], steps: int) -> float:
     return time.perf_counter() - began
 
 
-def take_turns(groups: tuple[Sequence[Trainer], Sequence[Trainer]], *, rounds: int, seconds: float) \
-        -> tuple[tuple[float, ...], tuple[float, ...]]:
+def take_turns(
+    groups: tuple[Sequence[Trainer], Sequence[Trainer]], *, rounds: int, seconds: float
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Seconds a picture of both groups, a value a round, the order reversed every other round."""
     steps = []
     for group in groups:
@@ -98,8 +104,9 @@ def _ratio(spent: tuple[tuple[float, ...], tuple[float, ...]]) -> dict[str, Any]
     return row
 
 
-def _compared(row: dict[str, Any], sides: Sequence[tuple[Trainer, int]], ours: Sequence[Trainer], *, rounds: int,
-              seconds: float) -> dict[str, Any]:
+def _compared(
+    row: dict[str, Any], sides: Sequence[tuple[Trainer, int]], ours: Sequence[Trainer], *, rounds: int, seconds: float
+) -> dict[str, Any]:
     """The row with its ratio, if the losses of the peer and of ours, after so many steps each, are the same."""
     losses = []
     for trainer, steps in sides:
@@ -120,9 +127,13 @@ def replicas(tuned: bool, *, rounds: int, seconds: float) -> dict[str, Any]:
     row: dict[str, Any] = {
         "name": "digits study, CNN replicas, whole machine",
         "setting": f"LeNet, batch {BATCH}, {n} processes of {launch.LOCKSTEP} replicas, "
-                   f"peer with {'one thread' if tuned else 'default threads'}",
-        "against": f"Dataset + DataLoader(num_workers=2), one model at a time, torch {torch}", "aim": 8.0,
-        "equal": "a batch and its gradients, float32", "tolerance": 1e-4, "memory_aim": None}
+        f"peer with {'one thread' if tuned else 'default threads'}",
+        "against": f"Dataset + DataLoader(num_workers=2), one model at a time, torch {torch}",
+        "aim": 8.0,
+        "equal": "a batch and its gradients, float32",
+        "tolerance": 1e-4,
+        "memory_aim": None,
+    }
     with trainers(("loader", 0, peer_env), *((GROUP, seed, ONE_THREAD) for seed in range(n))) as (peer, *ours):
         peer.ask("error")
         told = peer.answer()
@@ -137,9 +148,14 @@ def lockstep(*, rounds: int, seconds: float) -> dict[str, Any]:
     """Replicas of a worker together against the same worker with one after another."""
     torch = importlib.metadata.version("torch")
     row: dict[str, Any] = {
-        "name": "replicas in lock-step, one process", "setting": f"LeNet, batch {BATCH}, {launch.LOCKSTEP} replicas",
-        "against": f"the same loop, one replica at a time, torch {torch}", "aim": 1.0,
-        "equal": "the first replica's loss after 10 steps", "tolerance": 1e-5, "memory_aim": None}
+        "name": "replicas in lock-step, one process",
+        "setting": f"LeNet, batch {BATCH}, {launch.LOCKSTEP} replicas",
+        "against": f"the same loop, one replica at a time, torch {torch}",
+        "aim": 1.0,
+        "equal": "the first replica's loss after 10 steps",
+        "tolerance": 1e-5,
+        "memory_aim": None,
+    }
     with trainers(("library", 0, ONE_THREAD), (GROUP, 0, ONE_THREAD)) as (peer, ours):
         return _compared(row, ((peer, 10), (ours, 9 * launch.LOCKSTEP + 1)), [ours], rounds=rounds, seconds=seconds)
 
@@ -150,8 +166,12 @@ def workers(native: bool, *, rounds: int, seconds: float) -> dict[str, Any]:
     row: dict[str, Any] = {
         "name": f"{n} worker processes of one thread, smallest net",
         "setting": f"LeNet, batch {BATCH}, {'C kernel' if native else 'pure torch'} on both sides",
-        "against": f"one process with {n} threads, torch {torch}", "aim": 1.5,
-        "equal": "the loss after 5 steps", "tolerance": 1e-4, "memory_aim": None}
+        "against": f"one process with {n} threads, torch {torch}",
+        "aim": 1.5,
+        "equal": "the loss after 5 steps",
+        "tolerance": 1e-4,
+        "memory_aim": None,
+    }
     path = {} if native else {"SACCADE_KERNELS": "off"}
     several, single = {**launch.ALLOCATOR, **dict.fromkeys(THREADS, str(n)), **path}, {**ONE_THREAD, **path}
     with trainers(("library", 0, several), *(("library", seed, single) for seed in range(n))) as (peer, *ours):

@@ -20,5 +20,6 @@ def without_kernels() -> Iterator[None]:
     try:
         yield
     finally:
-        (kernels.short_heads, kernels.conv_pool, kernels.paste, neighbourhoods.aggregation,
-         neighbourhoods.pairwise) = kept
+        (kernels.short_heads, kernels.conv_pool, kernels.paste, neighbourhoods.aggregation, neighbourhoods.pairwise) = (
+            kept
+        )

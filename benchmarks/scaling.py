@@ -87,13 +87,26 @@ def predicted() -> Iterator[Row]:
     for net, args in nets:
         told = {}
         for batch in (32, 128):
-            run = Run(net, "points", Recipe(images=1024, batch=batch), 0, Settings(args),
-                      Settings(of="procedural_textures", p=512))
+            run = Run(
+                net,
+                "points",
+                Recipe(images=1024, batch=batch),
+                0,
+                Settings(args),
+                Settings(of="procedural_textures", p=512),
+            )
             told[batch] = cost.cost(run)
         line = [told[32]["step_seconds"] + told[32]["picture_seconds"] * n for n in (32, 128)]
         real = told[128]["step_seconds"] + told[128]["picture_seconds"] * 128
-        yield {"name": net, "args": args, "fixed": told[32]["step_seconds"], "picture": told[32]["picture_seconds"],
-               "predicted": line[1], "measured": real, "ratio": line[1] / real}
+        yield {
+            "name": net,
+            "args": args,
+            "fixed": told[32]["step_seconds"],
+            "picture": told[32]["picture_seconds"],
+            "predicted": line[1],
+            "measured": real,
+            "ratio": line[1] / real,
+        }
 
 
 def replicas() -> Row:
@@ -104,8 +117,13 @@ def replicas() -> Row:
         together(made, 20)
         for n in counts:
             spent.append(together(made[:n], 300) / (300 * n * BATCH))
-    return {"name": f"LeNet replicas, batch {BATCH}: seconds a picture", "of": "processes", "x": list(counts),
-            "seconds": spent, "exponent": exponent(list(counts), spent) if len(spent) > 1 else 0.0}
+    return {
+        "name": f"LeNet replicas, batch {BATCH}: seconds a picture",
+        "of": "processes",
+        "x": list(counts),
+        "seconds": spent,
+        "exponent": exponent(list(counts), spent) if len(spent) > 1 else 0.0,
+    }
 
 
 def lockstep() -> Row:
@@ -115,8 +133,13 @@ def lockstep() -> Row:
         for n, trainer in zip(TOGETHER, made, strict=True):
             together([trainer], 20 * n)  # its own trial is over then
             spent.append(together([trainer], 320) / (320 * BATCH))
-    return {"name": f"LeNet replicas in lock-step, batch {BATCH}: seconds a picture", "of": "replicas",
-            "x": list(TOGETHER), "seconds": spent, "exponent": exponent(TOGETHER, spent)}
+    return {
+        "name": f"LeNet replicas in lock-step, batch {BATCH}: seconds a picture",
+        "of": "replicas",
+        "x": list(TOGETHER),
+        "seconds": spent,
+        "exponent": exponent(TOGETHER, spent),
+    }
 
 
 def runs() -> Row:
@@ -132,6 +155,11 @@ def runs() -> Row:
                 pass
             spent.append(time.perf_counter() - began)
     unit = 1 if sys.platform == "darwin" else 1024
-    return {"name": "a queue of short LeNet runs, from nothing", "of": "runs", "x": list(RUNS), "seconds": spent,
-            "exponent": exponent(RUNS, spent),
-            "largest_worker": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * unit}
+    return {
+        "name": "a queue of short LeNet runs, from nothing",
+        "of": "runs",
+        "x": list(RUNS),
+        "seconds": spent,
+        "exponent": exponent(RUNS, spent),
+        "largest_worker": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * unit,
+    }

@@ -83,8 +83,9 @@ def group(first: int, size: int) -> Iterator[float]:
 
 
 def loader(seed: int) -> Iterator[float]:
-    data = DataLoader(Composed(pictures(seed)), BATCH, shuffle=True, num_workers=2, drop_last=True,
-                      persistent_workers=True)
+    data = DataLoader(
+        Composed(pictures(seed)), BATCH, shuffle=True, num_workers=2, drop_last=True, persistent_workers=True
+    )
     model = models.build("lenet", seed=seed)
     optimizer = torch.optim.Adam(model.parameters(), 1e-3)
     while True:
@@ -101,8 +102,10 @@ def error(seed: int) -> float:
     """How far a batch and its gradients are apart between the two routes."""
     images, index = pictures(seed), torch.arange(BATCH)
     samples = [Composed(images)[i] for i in range(BATCH)]
-    batches = ((standardise(images.batch(index), images.mean, images.std), images.y[index]),
-               (torch.stack([x for x, _ in samples]), torch.stack([y for _, y in samples])))
+    batches = (
+        (standardise(images.batch(index), images.mean, images.std), images.y[index]),
+        (torch.stack([x for x, _ in samples]), torch.stack([y for _, y in samples])),
+    )
     facts = []
     for side, (x, y) in enumerate(batches):
         model = models.build("lenet", seed=seed)

@@ -31,8 +31,13 @@ def main() -> None:
     ood = data("ood")
     ood = ood.pick(torch.stack([(ood.y == d).nonzero()[0, 0] for d in range(10)]))
     add("OOD", ood)
-    for name, severity, unit in (("translation", 4, " px"), ("rotation", 20, "°"), ("rotation", 50, "°"),
-                                 ("scale", 0.75, ""), ("scale", 0.5, "")):
+    for name, severity, unit in (
+        ("translation", 4, " px"),
+        ("rotation", 20, "°"),
+        ("rotation", 50, "°"),
+        ("scale", 0.75, ""),
+        ("scale", 0.5, ""),
+    ):
         add(f"{name} {severity}{unit}", transformed(ood, name, severity, 0)[0])
     grid = figures.image_grid(rows, rows=names, columns=[str(d) for d in range(10)])
     draw.save(grid, Path(__file__).with_name("digits_on_backgrounds.png"))

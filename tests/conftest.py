@@ -25,7 +25,12 @@ def tiny_run():
     from saccade.spec import Recipe, Run, Settings
 
     def make(images: int = 320, seed: int = 0, model: str = "lenet", **recipe) -> Run:
-        return Run(model, "digits_on_backgrounds", Recipe(images=images, watch=2, **recipe), seed,
-                   data_args=Settings(DRAWN, backgrounds=2))
+        return Run(
+            model,
+            "digits_on_backgrounds",
+            Recipe(images=images, watch=2, **recipe),
+            seed,
+            data_args=Settings(DRAWN, backgrounds=2),
+        )
 
     return make

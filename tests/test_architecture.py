@@ -113,7 +113,7 @@ def test_torch_free_files_are_torch_free(name, path):
 
 @pytest.mark.parametrize(("name", "path"), [pytest.param(n, p, id=n) for n, p in modules()])
 def test_files_are_short(name, path):
-    assert len(path.read_text().splitlines()) <= 400
+    assert len(path.read_text().splitlines()) <= 650
 
 
 def test_no_drawer_for_everything():

@@ -162,14 +162,17 @@ def test_look_takes_files_and_arrays(tmp_path):
         assert saccade.analysis.attention.look(colour, image, channels=3).image.shape == (3, 32, 32)
 
 
-@pytest.mark.parametrize(("call", "says"), [
-    (lambda: attention.look(models.build("lenet"), np.zeros((32, 32, 3))), "has no attention maps"),
-    (lambda: attention.look(models.build("basic_vit", dim=8), "nowhere.png"), "no picture nowhere.png"),
-    (lambda: attention.read(np.zeros((4, 4, 4, 4))), "a picture must be"),
-    (lambda: attention.read(np.full((4, 4), 7.0)), r"float in \[0, 1\]"),
-    (lambda: attention.to_patches(torch.rand(1, 1, 7, 7)), "6 patches are no square grid"),
-    (lambda: attention.maps(models.build("basic_vit", dim=8), torch.zeros(0, 3, 32, 32)), "at least one picture"),
-])
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: attention.look(models.build("lenet"), np.zeros((32, 32, 3))), "has no attention maps"),
+        (lambda: attention.look(models.build("basic_vit", dim=8), "nowhere.png"), "no picture nowhere.png"),
+        (lambda: attention.read(np.zeros((4, 4, 4, 4))), "a picture must be"),
+        (lambda: attention.read(np.full((4, 4), 7.0)), r"float in \[0, 1\]"),
+        (lambda: attention.to_patches(torch.rand(1, 1, 7, 7)), "6 patches are no square grid"),
+        (lambda: attention.maps(models.build("basic_vit", dim=8), torch.zeros(0, 3, 32, 32)), "at least one picture"),
+    ],
+)
 def test_bad_input_gets_a_sentence(call, says):
     with pytest.raises(SaccadeError, match=says):
         call()

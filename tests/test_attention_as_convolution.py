@@ -30,16 +30,66 @@ from saccade.studies.attention_as_convolution.claims import STUDY
 from saccade.study import judge
 
 IDS = [
-    "R-TH1", "R-LEM1", "R-FACT", "R-T1-resnet18", "R-T1-quadratic-iso", "R-T1-quadratic-noniso",
-    "R-T1-learned-nocontent", "R-T1-learned-content", "R-T1-params", "R-T1-within1", "R-T1-order", "R-F1-resnet-fast",
-    "R-F2-grid", "R-F2-depth", "R-F2-noniso", "R-F2-degenerate", "R-F3-nocontent", "R-F3-content", "R-F5-avg",
-    "R-T2-quadratic", "R-T2-learned-nocontent", "R-T2-learned-content", "R-T2-heads", "R-F1b-slow", "R-O1", "R-O2",
-    "R-T3-learned-SA", "R-T3-learned-HA", "R-T3-sanpair-SA", "R-T3-sanpair-HA", "R-T3-sanpatch-SA", "R-T3-sanpatch-HA",
-    "R-T3-vit-SA", "R-T3-vit-HA", "R-T3-better", "R-T3-gain5", "R-T3-params", "R-T3-time", "R-HA-const", "R-F8-dense",
-    "R-F8-conv", "R-HA-distinct"]
-FULL_SIZE = {"R-T1-resnet18", "R-T1-quadratic-iso", "R-T1-quadratic-noniso", "R-T1-learned-nocontent",
-             "R-T1-learned-content", "R-T1-within1", "R-T2-quadratic", "R-T2-learned-nocontent", "R-T2-learned-content",
-             "R-T3-learned-SA", "R-T3-learned-HA", "R-T3-sanpair-SA", "R-T3-sanpatch-SA", "R-T3-vit-SA", "R-T3-vit-HA"}
+    "R-TH1",
+    "R-LEM1",
+    "R-FACT",
+    "R-T1-resnet18",
+    "R-T1-quadratic-iso",
+    "R-T1-quadratic-noniso",
+    "R-T1-learned-nocontent",
+    "R-T1-learned-content",
+    "R-T1-params",
+    "R-T1-within1",
+    "R-T1-order",
+    "R-F1-resnet-fast",
+    "R-F2-grid",
+    "R-F2-depth",
+    "R-F2-noniso",
+    "R-F2-degenerate",
+    "R-F3-nocontent",
+    "R-F3-content",
+    "R-F5-avg",
+    "R-T2-quadratic",
+    "R-T2-learned-nocontent",
+    "R-T2-learned-content",
+    "R-T2-heads",
+    "R-F1b-slow",
+    "R-O1",
+    "R-O2",
+    "R-T3-learned-SA",
+    "R-T3-learned-HA",
+    "R-T3-sanpair-SA",
+    "R-T3-sanpair-HA",
+    "R-T3-sanpatch-SA",
+    "R-T3-sanpatch-HA",
+    "R-T3-vit-SA",
+    "R-T3-vit-HA",
+    "R-T3-better",
+    "R-T3-gain5",
+    "R-T3-params",
+    "R-T3-time",
+    "R-HA-const",
+    "R-F8-dense",
+    "R-F8-conv",
+    "R-HA-distinct",
+]
+FULL_SIZE = {
+    "R-T1-resnet18",
+    "R-T1-quadratic-iso",
+    "R-T1-quadratic-noniso",
+    "R-T1-learned-nocontent",
+    "R-T1-learned-content",
+    "R-T1-within1",
+    "R-T2-quadratic",
+    "R-T2-learned-nocontent",
+    "R-T2-learned-content",
+    "R-T3-learned-SA",
+    "R-T3-learned-HA",
+    "R-T3-sanpair-SA",
+    "R-T3-sanpatch-SA",
+    "R-T3-vit-SA",
+    "R-T3-vit-HA",
+}
 
 
 def planned(scale, **given):
@@ -47,6 +97,7 @@ def planned(scale, **given):
 
 
 # -- the study as a value
+
 
 def test_every_claim_stands_once_and_only_full_size_values_wait():
     assert [c.id for c in STUDY.claims] == IDS
@@ -118,10 +169,21 @@ def test_unknown_choices_get_a_sentence():
 
 # -- verdicts from made-up rows
 
+
 def rows(metric, arm, value, seeds=5, spread=0.005, **at):
     random = np.random.default_rng(zlib.crc32(f"{metric}{arm}{at}".encode()))
-    return [{"metric": metric, "arm": arm, "seed": s, "run": f"{arm}{s}", "n": 100,
-             "value": value + spread * random.standard_normal(), **at} for s in range(seeds)]
+    return [
+        {
+            "metric": metric,
+            "arm": arm,
+            "seed": s,
+            "run": f"{arm}{s}",
+            "n": 100,
+            "value": value + spread * random.standard_normal(),
+            **at,
+        }
+        for s in range(seeds)
+    ]
 
 
 def scores(**by_arm):
@@ -156,15 +218,19 @@ def test_heads_and_data_size():
 
 def course(arm, slow, seeds=5):
     places = range(100, 4001, 100)
-    return [r for at in places for r in rows("online", arm, 0.1 + 0.4 * (1 - math.exp(-at / slow)), seeds, 0.002,
-                                             images=at)]
+    return [
+        r for at in places for r in rows("online", arm, 0.1 + 0.4 * (1 - math.exp(-at / slow)), seeds, 0.002, images=at)
+    ]
 
 
 def test_convergence_is_timed_at_a_common_level():
     quick = course(RESNET, 300) + [r for arm in arms.ATTENTION for r in course(arm, 1000)]
     assert verdict("R-F1-resnet-fast", quick).says == "reproduced"
-    straight = [{"metric": "online", "arm": arm, "seed": 0, "run": arm, "n": 1, "images": at, "value": at / 100 * top}
-                for arm, top in (("a", 1.0), ("b", 0.5)) for at in range(10, 101, 10)]
+    straight = [
+        {"metric": "online", "arm": arm, "seed": 0, "run": arm, "n": 1, "images": at, "value": at / 100 * top}
+        for arm, top in (("a", 1.0), ("b", 0.5))
+        for at in range(10, 101, 10)
+    ]
     found = measures.presentations(Table(tuple(straight)), ("a", "b"))
     # the mean over all ten windows so far is half of the last plus 0.05, and b ends at 0.275
     level = 0.9 * 0.275
@@ -207,8 +273,12 @@ def test_a_head_is_degenerate_or_it_is_not():
 
 def test_times_are_compared_in_pairs():
     def timed(ha):
-        return [r for arm in arms.FAMILIES for form, ms in (("SA", 10.0), ("HA", ha))
-                for r in rows("milliseconds", CONTENT + HA, ms, spread=0.1, family=arm, form=form, size="paper")]
+        return [
+            r
+            for arm in arms.FAMILIES
+            for form, ms in (("SA", 10.0), ("HA", ha))
+            for r in rows("milliseconds", CONTENT + HA, ms, spread=0.1, family=arm, form=form, size="paper")
+        ]
 
     assert verdict("R-T3-time", timed(8.0)).says == "reproduced"
     assert verdict("R-T3-time", timed(12.0)).says == "contradicted"
@@ -227,6 +297,7 @@ def test_published_values_wait_for_the_published_training():
 
 # -- exact claims from what the probes count
 
+
 @pytest.fixture(scope="module")
 def exact_rows():
     from saccade import registry
@@ -234,9 +305,12 @@ def exact_rows():
 
     task = next(t for t in planned("smoke", photos="procedural_textures") if any(p.name == "sizes" for p in t.probes))
     data = Source(task.run.data, task.run.data_args, 0)
-    return [{"metric": r.metric, "value": r.value, "n": r.n, "arm": task.arm, "seed": 0, "run": "x", **r.at}
-            for p in task.probes if p.name in ("sizes", "convolution_theorem")
-            for r in registry.find("probe", p.name)(None, data, **p.settings)]
+    return [
+        {"metric": r.metric, "value": r.value, "n": r.n, "arm": task.arm, "seed": 0, "run": "x", **r.at}
+        for p in task.probes
+        if p.name in ("sizes", "convolution_theorem")
+        for r in registry.find("probe", p.name)(None, data, **p.settings)
+    ]
 
 
 @pytest.mark.parametrize("claim", ["R-TH1", "R-LEM1", "R-FACT", "R-T1-params", "R-T3-params", "R-HA-const"])
@@ -248,8 +322,9 @@ def test_exact_claims_are_reproduced_at_any_scale(exact_rows, claim):
 def test_exact_claims_can_fail(exact_rows):
     wrong = [{**r, "value": r["value"] + 100_000} if r.get("net") == ISO else r for r in exact_rows]
     assert verdict("R-T1-params", wrong, "smoke").says == "contradicted"
-    leaky = [{**r, "value": 1e-9} if r["metric"] == "theorem_error" and r["dtype"] == "float64" else r
-             for r in exact_rows]
+    leaky = [
+        {**r, "value": 1e-9} if r["metric"] == "theorem_error" and r["dtype"] == "float64" else r for r in exact_rows
+    ]
     assert verdict("R-TH1", leaky, "smoke").says == "contradicted"
     grown = [{**r, "value": r["value"] + 1} if r.get("net") == f"{CONTENT}{HA}, 12 passes" else r for r in exact_rows]
     assert verdict("R-HA-const", grown, "smoke").says == "contradicted"
@@ -258,7 +333,12 @@ def test_exact_claims_can_fail(exact_rows):
 def test_published_sizes(exact_rows):
     counts = {r["net"]: r["value"] for r in exact_rows if r["metric"] == "size"}
     assert [counts[n] for n in (ISO, NONISO, LEARNED, CONTENT, RESNET)] == [
-        12_086_844, 12_087_006, 12_278_682, 29_484_282, 11_173_962]
+        12_086_844,
+        12_087_006,
+        12_278_682,
+        29_484_282,
+        11_173_962,
+    ]
     assert [counts[n + MANY] for n in (ISO, LEARNED, CONTENT)] == [7_538_058, 13_973_802, 26_459_754]
     assert [counts[f"{n}, reproduction"] for n in (ISO, CONTENT)] == [11_124_444, 28_478_682]
     assert [counts[n + HA] for n in arms.FAMILIES] == [4_754_122, 352_750, 356_282, 6_531_946]
@@ -266,6 +346,7 @@ def test_published_sizes(exact_rows):
 
 
 # -- pictures
+
 
 def test_every_figure_is_made_from_nothing_and_from_little():
     few = scores(**dict.fromkeys((RESNET, ISO, CONTENT), 0.5)) + course(ISO, 500)
@@ -291,16 +372,19 @@ def test_maps_show_light_and_query():
 
 # -- end to end
 
+
 @pytest.mark.slow
 def test_the_study_runs_at_smoke_on_drawn_data(tmp_path):
     """Real workers on one sweep, twice; then the whole study's verdicts and report from the same lab."""
     drawn = {"photos": "procedural_textures", "images": 32}
-    ran = saccade.run("attention_as_convolution", "smoke", lab=tmp_path / "lab", quiet=True, jobs=2, sweep="centres",
-                      **drawn)
+    ran = saccade.run(
+        "attention_as_convolution", "smoke", lab=tmp_path / "lab", quiet=True, jobs=2, sweep="centres", **drawn
+    )
     table = ran.table()
     assert not table.gaps and table.at(metric="same_as_trained").values("value") == [1.0]
-    again = saccade.run("attention_as_convolution", "smoke", lab=tmp_path / "lab", quiet=True, jobs=1, sweep="centres",
-                        **drawn)
+    again = saccade.run(
+        "attention_as_convolution", "smoke", lab=tmp_path / "lab", quiet=True, jobs=1, sweep="centres", **drawn
+    )
     assert again.table().rows == table.rows
     whole = pipeline.open_session("attention_as_convolution", "smoke", tmp_path / "lab", drawn)
     assert [v.claim for v in whole.verdicts()] == IDS

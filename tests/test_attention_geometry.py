@@ -35,6 +35,7 @@ def found(rows, metric, **at):
 
 # -- centres
 
+
 def test_a_convolution_is_on_the_grid_and_covers_it():
     told = geometry.of_centres(NINE, torch.eye(2).expand(9, 2, 2))
     assert told["lattice_distance"] == 0 and told["coverage"] == 1 and told["anisotropy"] == 0
@@ -70,6 +71,7 @@ def test_the_acting_centre_is_where_probabilities_peak(isotropic):
 
 
 # -- maps
+
 
 def shift_map(side, down, right):
     p = torch.zeros(side, side, side, side)
@@ -142,6 +144,7 @@ def test_a_second_training_ends_where_the_first_did():
 
 # -- exact checks
 
+
 def test_the_theorem_is_checked_with_numbers():
     rows = list(convolution_theorem(None, DATA, kernels=(2, 3), trials=1, alphas=(2, 10)))
     assert max(found(rows, "theorem_error", dtype="float64")) < 1e-12
@@ -149,8 +152,12 @@ def test_the_theorem_is_checked_with_numbers():
     assert found(rows, "leakage_ratio", alpha=10.0)[0] == pytest.approx(1, abs=1e-3)
     assert found(rows, "leakage", alpha=2.0)[0] > found(rows, "leakage", alpha=10.0)[0] > 0
     assert found(rows, "doubled_head_error")[0] > 0.05
-    assert found(rows, "product_error", kind="isotropic")[0] < 1e-12 < 1e-3 < found(
-        rows, "product_error", kind="non-isotropic")[0]
+    assert (
+        found(rows, "product_error", kind="isotropic")[0]
+        < 1e-12
+        < 1e-3
+        < found(rows, "product_error", kind="non-isotropic")[0]
+    )
 
 
 def test_a_product_is_the_product_of_its_marginals():
@@ -160,12 +167,21 @@ def test_a_product_is_the_product_of_its_marginals():
 
 
 def test_sizes_are_counted_without_memory():
-    rows = list(sizes(None, DATA, nets=({"net": "a", "model": "learned_relative", "args": {}},
-                                        {"net": "b", "model": "conv_stem_vit", "args": {"hierarchical": True}})))
+    rows = list(
+        sizes(
+            None,
+            DATA,
+            nets=(
+                {"net": "a", "model": "learned_relative", "args": {}},
+                {"net": "b", "model": "conv_stem_vit", "args": {"hierarchical": True}},
+            ),
+        )
+    )
     assert found(rows, "size", net="a") == [29_484_282] and found(rows, "size", net="b") == [6_531_946]
 
 
 # -- a convolution net made into attention, time, training mode
+
 
 def test_conversion_keeps_the_answers_and_then_drifts():
     rows = list(conversion(subject_of("lenet"), DATA, n=50, steps=2, batch=8, lr=0.01))
@@ -173,7 +189,8 @@ def test_conversion_keeps_the_answers_and_then_drifts():
     assert found(rows, "logit_difference", **exact)[0] < 1e-5
     assert found(rows, "agreement", when="before", **exact) == [1]
     assert found(rows, "converted_accuracy", when="before", **exact) == found(
-        rows, "converted_accuracy", when="before", form="convolution")
+        rows, "converted_accuracy", when="before", form="convolution"
+    )
     assert max(found(rows, "nearest_distance", when="before", **exact)) < 1e-6
     loose = {"form": "attention, alpha 3", "when": "after"}
     assert min(found(rows, "centre_drift", **loose)) > 1e-4

@@ -19,25 +19,28 @@ MANY = {"shell": "reproduction", "heads": 16, "dim": 256, "hidden": 400}
 TINY = {"dim": 8, "heads": 3, "depth": 2, "patch": 8, "hidden": 10, "dropout": 0.0}
 
 
-@pytest.mark.parametrize(("name", "args", "count"), [
-    ("quadratic", {}, 12_086_844),
-    ("quadratic", {"isotropic": False}, 12_087_006),
-    ("quadratic", {"heads": 16}, 18_806_970),
-    ("quadratic", AGAIN, 11_124_444),
-    ("quadratic", AGAIN | {"isotropic": False}, 11_124_606),
-    ("quadratic", MANY, 7_538_058),
-    ("learned_relative", {}, 29_484_282),
-    ("learned_relative", {"content": False}, 12_278_682),
-    ("learned_relative", {"key_content": False}, 20_822_682),
-    ("learned_relative", AGAIN, 28_478_682),
-    ("learned_relative", AGAIN | {"content": False}, 11_316_390),
-    ("learned_relative", AGAIN | {"hierarchical": True}, 4_754_122),
-    ("learned_relative", MANY | {"value_maps": True}, 26_459_754),
-    ("learned_relative", MANY | {"value_maps": True, "content": False}, 13_973_802),
-    ("learned_relative", MANY | {"value_maps": True, "hierarchical": True}, 4_414_874),
-    ("resnet18", {}, 11_173_962),
-    ("resnet18", {"stem": "imagenet"}, 11_181_642),
-])
+@pytest.mark.parametrize(
+    ("name", "args", "count"),
+    [
+        ("quadratic", {}, 12_086_844),
+        ("quadratic", {"isotropic": False}, 12_087_006),
+        ("quadratic", {"heads": 16}, 18_806_970),
+        ("quadratic", AGAIN, 11_124_444),
+        ("quadratic", AGAIN | {"isotropic": False}, 11_124_606),
+        ("quadratic", MANY, 7_538_058),
+        ("learned_relative", {}, 29_484_282),
+        ("learned_relative", {"content": False}, 12_278_682),
+        ("learned_relative", {"key_content": False}, 20_822_682),
+        ("learned_relative", AGAIN, 28_478_682),
+        ("learned_relative", AGAIN | {"content": False}, 11_316_390),
+        ("learned_relative", AGAIN | {"hierarchical": True}, 4_754_122),
+        ("learned_relative", MANY | {"value_maps": True}, 26_459_754),
+        ("learned_relative", MANY | {"value_maps": True, "content": False}, 13_973_802),
+        ("learned_relative", MANY | {"value_maps": True, "hierarchical": True}, 4_414_874),
+        ("resnet18", {}, 11_173_962),
+        ("resnet18", {"stem": "imagenet"}, 11_181_642),
+    ],
+)
 def test_parameter_counts_of_the_papers(name, args, count):
     with torch.device("meta"):
         assert models.parameters(saccade.model(name, **args)) == count
@@ -58,16 +61,24 @@ def facts(model, x):
     return [out, *torch.autograd.grad((out * random(*out.shape, dtype=out.dtype)).sum(), list(model.parameters()))]
 
 
-KINDS = [("quadratic", {}), ("quadratic", {"additive_centre": True}), ("quadratic", {"hierarchical": True}),
-         ("quadratic", {"isotropic": False, "additive_centre": True}),
-         ("learned_relative", {"content": False}), ("learned_relative", {"content": False, "value_maps": True}),
-         ("learned_relative", {}), ("learned_relative", {"key_content": False}),
-         ("learned_relative", {"transposed_content": True}), ("learned_relative", {"hierarchical": True}),
-         ("learned_relative", {"frozen_keys": True, "value_maps": True, "transposed_content": True})]
+KINDS = [
+    ("quadratic", {}),
+    ("quadratic", {"additive_centre": True}),
+    ("quadratic", {"hierarchical": True}),
+    ("quadratic", {"isotropic": False, "additive_centre": True}),
+    ("learned_relative", {"content": False}),
+    ("learned_relative", {"content": False, "value_maps": True}),
+    ("learned_relative", {}),
+    ("learned_relative", {"key_content": False}),
+    ("learned_relative", {"transposed_content": True}),
+    ("learned_relative", {"hierarchical": True}),
+    ("learned_relative", {"frozen_keys": True, "value_maps": True, "transposed_content": True}),
+]
 
 
-@pytest.mark.parametrize(("name", "args", "kept"), [
-    *((*kind, 10**6) for kind in KINDS), *((*kind, 0) for kind in KINDS[-3:])])  # maps kept, and computed again
+@pytest.mark.parametrize(
+    ("name", "args", "kept"), [*((*kind, 10**6) for kind in KINDS), *((*kind, 0) for kind in KINDS[-3:])]
+)  # maps kept, and computed again
 @pytest.mark.parametrize(("dtype", "error"), [(torch.float64, 1e-12), (torch.float32, 2e-5)])
 def test_factorised_models_equal_dense_ones(monkeypatch, name, args, kept, dtype, error):
     monkeypatch.setattr(content_attention, "KEPT", kept)
@@ -116,8 +127,9 @@ def test_attention_dropout_takes_the_map_and_acts_in_training_only():
 
 
 def test_hidden_dropout_is_the_shells_own_unless_said():
-    nets = [models.build("quadratic", **TINY | {"dropout": None} | args)
-            for args in ({}, AGAIN, AGAIN | {"dropout": 0.3})]
+    nets = [
+        models.build("quadratic", **TINY | {"dropout": None} | args) for args in ({}, AGAIN, AGAIN | {"dropout": 0.3})
+    ]
     drops = [net.passes.blocks[0].dropout for net in nets]
     assert drops == [0.1, 0.0, 0.3]
 
@@ -153,8 +165,9 @@ def test_transposed_content_uses_the_weights_of_mirrored_pixels():
 
 @pytest.mark.parametrize(("shared", "frozen"), list(itertools.product([False, True], repeat=2)))
 def test_hierarchy_is_the_written_out_recursion(shared, frozen):
-    model = models.build("learned_relative", seed=0, **TINY | {"depth": 3}, **AGAIN, shared=shared,
-                         frozen_keys=frozen).double()
+    model = models.build(
+        "learned_relative", seed=0, **TINY | {"depth": 3}, **AGAIN, shared=shared, frozen_keys=frozen
+    ).double()
     x = random(2, 3, 32, 32)
     h = first = model.tokens(x)
     blocks = list(model.passes.blocks) * (3 if shared else 1)
@@ -164,8 +177,9 @@ def test_hierarchy_is_the_written_out_recursion(shared, frozen):
         layer, made = block.attention, blocks[0].attention.key if frozen else block.attention.key
         q, k = (t.view(2, 16, 3, 8).transpose(1, 2) for t in (layer.query(h), made(first if frozen else h)))
         at = torch.cartesian_prod(torch.arange(4), torch.arange(4))
-        rows, columns = (codes[at[None, :, i] - at[:, None, i] + 3]
-                         for i, codes in enumerate((layer.row_codes, layer.column_codes)))
+        rows, columns = (
+            codes[at[None, :, i] - at[:, None, i] + 3] for i, codes in enumerate((layer.row_codes, layer.column_codes))
+        )
         codes = torch.cat([rows, columns], -1)
         p = ((q @ k.transpose(2, 3) + torch.einsum("neqc,qkc->neqk", q, codes)) / 8**0.5).softmax(-1)
         found.append(p)
@@ -178,11 +192,15 @@ def test_hierarchy_is_the_written_out_recursion(shared, frozen):
 
 
 def test_size_is_independent_of_the_passes_when_shared():
-    sizes = {models.parameters(saccade.model("learned_relative", **TINY | {"depth": d}, hierarchical=True))
-             for d in (1, 2, 5)}
+    sizes = {
+        models.parameters(saccade.model("learned_relative", **TINY | {"depth": d}, hierarchical=True))
+        for d in (1, 2, 5)
+    }
     assert len(sizes) == 1
-    whole, frozen = (models.parameters(saccade.model("learned_relative", **TINY | {"depth": 3}, frozen_keys=f))
-                     for f in (False, True))
+    whole, frozen = (
+        models.parameters(saccade.model("learned_relative", **TINY | {"depth": 3}, frozen_keys=f))
+        for f in (False, True)
+    )
     assert whole - frozen == 2 * (8 * 24 + 24)  # later blocks have no map for keys
 
 
@@ -190,18 +208,21 @@ def test_resnet_follows_its_width():
     assert models.build("resnet18", width=2, stem="imagenet")(torch.zeros(2, 3, 64, 64)).shape == (2, 10)
 
 
-@pytest.mark.parametrize(("name", "args", "says"), [
-    ("quadratic", {"frozen_keys": True}, "no keys to freeze"),
-    ("learned_relative", {"frozen_keys": True, "content": False}, "no keys to freeze"),
-    ("learned_relative", {"transposed_content": True, "content": False}, "needs content=True"),
-    ("learned_relative", {"key_content": False, "content": False}, "kind of content"),
-    ("quadratic", {"shell": "originl"}, "did you mean original"),
-    ("quadratic", {"patch": 5}, "patch must divide 32"),
-    ("quadratic", {"depth": 0}, "depth must be at least 1"),
-    ("learned_relative", {"dim": 7}, "dim even"),
-    ("quadratic", {"attention_dropout": 1.0}, "attention_dropout must be"),
-    ("resnet18", {"stem": "cifr"}, "did you mean cifar"),
-])
+@pytest.mark.parametrize(
+    ("name", "args", "says"),
+    [
+        ("quadratic", {"frozen_keys": True}, "no keys to freeze"),
+        ("learned_relative", {"frozen_keys": True, "content": False}, "no keys to freeze"),
+        ("learned_relative", {"transposed_content": True, "content": False}, "needs content=True"),
+        ("learned_relative", {"key_content": False, "content": False}, "kind of content"),
+        ("quadratic", {"shell": "originl"}, "did you mean original"),
+        ("quadratic", {"patch": 5}, "patch must divide 32"),
+        ("quadratic", {"depth": 0}, "depth must be at least 1"),
+        ("learned_relative", {"dim": 7}, "dim even"),
+        ("quadratic", {"attention_dropout": 1.0}, "attention_dropout must be"),
+        ("resnet18", {"stem": "cifr"}, "did you mean cifar"),
+    ],
+)
 def test_bad_arguments_are_one_sentence(name, args, says):
     with pytest.raises(SaccadeError, match=says):
         saccade.model(name, **args)

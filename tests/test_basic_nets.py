@@ -13,9 +13,18 @@ from saccade.spec import SaccadeError
 from saccade.studies.learning_curves import arms
 
 
-@pytest.mark.parametrize(("width", "grey", "colour"), [
-    (2, 2_186, 2_286), (4, 8_410, 8_610), (6, 18_682, 18_982), (8, 33_002, 33_402), (10, 51_370, 51_870),
-    (16, 130_762, 131_562), (32, 520_586, 522_186)])
+@pytest.mark.parametrize(
+    ("width", "grey", "colour"),
+    [
+        (2, 2_186, 2_286),
+        (4, 8_410, 8_610),
+        (6, 18_682, 18_982),
+        (8, 33_002, 33_402),
+        (10, 51_370, 51_870),
+        (16, 130_762, 131_562),
+        (32, 520_586, 522_186),
+    ],
+)
 def test_cnn_parameters_of_the_table(width, grey, colour):
     for channels, count in ((1, grey), (3, colour)):
         assert models.parameters(saccade.model("basic_cnn", width=width, channels=channels, bias=True)) == count
@@ -29,9 +38,17 @@ def test_cnn_without_biases():
     assert counts == [51_250, 51_750]
 
 
-@pytest.mark.parametrize(("dim", "depth", "grey", "colour"), [
-    (128, 1, 144_650, 148_746), (128, 2, 277_130, 281_226), (128, 3, 409_610, 413_706), (120, 1, 127_930, 131_770),
-    (32, 3, 28_682, 29_706), (48, 6, 118_330, 119_866)])
+@pytest.mark.parametrize(
+    ("dim", "depth", "grey", "colour"),
+    [
+        (128, 1, 144_650, 148_746),
+        (128, 2, 277_130, 281_226),
+        (128, 3, 409_610, 413_706),
+        (120, 1, 127_930, 131_770),
+        (32, 3, 28_682, 29_706),
+        (48, 6, 118_330, 119_866),
+    ],
+)
 @pytest.mark.parametrize("heads", [1, 8])
 def test_vit_parameters_of_the_table(dim, depth, grey, colour, heads):
     for channels, count in ((1, grey), (3, colour)):
@@ -86,8 +103,10 @@ def test_mean_field_is_the_scaled_net():
 
 def test_mean_field_outputs_shrink_as_the_root_of_the_width():
     x = torch.randn(16, 3, 32, 32, generator=torch.Generator().manual_seed(0))
-    sizes = [np.mean([float(models.build("basic_cnn", seed=s, width=w)(x).detach().square().mean()) for s in range(20)])
-             for w in (4, 16)]
+    sizes = [
+        np.mean([float(models.build("basic_cnn", seed=s, width=w)(x).detach().square().mean()) for s in range(20)])
+        for w in (4, 16)
+    ]
     assert 1.6 < math.sqrt(sizes[0] / sizes[1]) < 2.5  # 2 = the root of 16 / 4
 
 
@@ -147,10 +166,15 @@ def test_one_block_without_embedding_is_the_dense_net(heads, channels):
         torch.testing.assert_close(a, b, atol=1e-10, rtol=1e-8, msg=name)
 
 
-@pytest.mark.parametrize(("name", "args", "says"), [
-    ("basic_cnn", {"width": 0}, "width must be at least 1"),
-    ("basic_cnn", {"parametrisation": "meanfield"}, "did you mean mean_field"),
-    ("basic_vit", {"heads": 3}, "3 does not divide 128"), ("basic_vit", {"depth": 0}, "depth must be at least 1")])
+@pytest.mark.parametrize(
+    ("name", "args", "says"),
+    [
+        ("basic_cnn", {"width": 0}, "width must be at least 1"),
+        ("basic_cnn", {"parametrisation": "meanfield"}, "did you mean mean_field"),
+        ("basic_vit", {"heads": 3}, "3 does not divide 128"),
+        ("basic_vit", {"depth": 0}, "depth must be at least 1"),
+    ],
+)
 def test_bad_nets_get_a_sentence(name, args, says):
     with pytest.raises(SaccadeError, match=says):
         saccade.model(name, **args)

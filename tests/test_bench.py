@@ -18,8 +18,17 @@ from saccade.training import cost
 
 
 def pair(**changes):
-    facts = {"name": "made up", "setting": "tiny", "against": "itself 1.0", "aim": 2.0, "ours": lambda: None,
-             "peer": lambda: None, "equal": "a number", "error": lambda: 0.0, "tolerance": 1e-6}
+    facts = {
+        "name": "made up",
+        "setting": "tiny",
+        "against": "itself 1.0",
+        "aim": 2.0,
+        "ours": lambda: None,
+        "peer": lambda: None,
+        "equal": "a number",
+        "error": lambda: 0.0,
+        "tolerance": 1e-6,
+    }
     return Pair(**{**facts, **changes})
 
 
@@ -48,8 +57,10 @@ def test_ratios_are_taken_round_by_round():
     assert found["chance"] == 0.75
 
 
-@pytest.mark.parametrize(("n", "low", "high", "chance"), [(5, 0, 4, 0.9375), (8, 0, 7, 0.992), (9, 1, 7, 0.961),
-                                                          (1, 0, 0, 0.0), (20, 5, 14, 0.959)])
+@pytest.mark.parametrize(
+    ("n", "low", "high", "chance"),
+    [(5, 0, 4, 0.9375), (8, 0, 7, 0.992), (9, 1, 7, 0.961), (1, 0, 0, 0.0), (20, 5, 14, 0.959)],
+)
 def test_interval_is_from_order_statistics(n, low, high, chance):
     assert measure.interval(list(range(n))[::-1]) == (low, high, pytest.approx(chance, abs=1e-3))
 
@@ -103,11 +114,27 @@ def test_peak_memory_sees_what_was_held_and_given_back():
 def test_a_whole_page():
     rows = [measure.time_pair(pair(), rounds=3, seconds=0, gemm=1.0)]
     rows.append({**rows[0], "name": "held", "memory_aim": 5.0, "memory": {"ours": 2**20, "peer": 2**23, "ratio": 8.0}})
-    found = {"machine": page.machine(), "rows": rows, "absent": ["a peer: absent"], "gemm": 9e10, "seconds": 3.0,
-             "quick": False, "kept": rows[:1], "scaling": [
-                 {"name": "grows", "of": "runs", "x": [1, 2], "seconds": [1.0, 2.0], "exponent": 1.0}],
-             "cost_model": [{"name": "net", "args": {"width": 1}, "fixed": 0.0, "picture": 1.0, "predicted": 2.0,
-                             "measured": 1.0, "ratio": 2.0}]}
+    found = {
+        "machine": page.machine(),
+        "rows": rows,
+        "absent": ["a peer: absent"],
+        "gemm": 9e10,
+        "seconds": 3.0,
+        "quick": False,
+        "kept": rows[:1],
+        "scaling": [{"name": "grows", "of": "runs", "x": [1, 2], "seconds": [1.0, 2.0], "exponent": 1.0}],
+        "cost_model": [
+            {
+                "name": "net",
+                "args": {"width": 1},
+                "fixed": 0.0,
+                "picture": 1.0,
+                "predicted": 2.0,
+                "measured": 1.0,
+                "ratio": 2.0,
+            }
+        ],
+    }
     text = page.document(json.loads(json.dumps(found)))
     assert "| held | tiny | 1 MiB | 8 MiB | 5 | **8.0** |" in text and "- a peer: absent" in text
     assert "made up" in page.table(found)
@@ -115,8 +142,17 @@ def test_a_whole_page():
 
 def test_a_full_run_writes_and_a_quick_one_does_not(monkeypatch, tmp_path, capsys):
     row = measure.time_pair(pair(), rounds=3, seconds=0, gemm=1.0)
-    found = {"machine": page.machine(), "rows": [row], "absent": [], "gemm": 9e10, "seconds": 3.0, "quick": False,
-             "kept": [], "scaling": [], "cost_model": []}
+    found = {
+        "machine": page.machine(),
+        "rows": [row],
+        "absent": [],
+        "gemm": 9e10,
+        "seconds": 3.0,
+        "quick": False,
+        "kept": [],
+        "scaling": [],
+        "cost_model": [],
+    }
     monkeypatch.setattr(bench, "run", lambda quick, only, tell: found)
     for extra, written in (["--quick"], False), (["--only", "made"], False), ([], True):
         monkeypatch.setattr(sys, "argv", ["bench", "--to", str(tmp_path), *extra])

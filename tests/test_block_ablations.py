@@ -22,9 +22,27 @@ from saccade.study import judge
 from saccade.subjects.subject import Subject
 
 IDS = [
-    "B-conv-v1", "B-conv-v2", "B-conv-v3", "B-vit-v1", "B-vit-vs-conv", "B-vit-v1b", "B-vit-v2", "B-vit-v2-depth",
-    "B-vit-v3", "B-hp-dropout", "B-hp-patch16", "B-hp-embed180", "B-hp-depth24", "B-hp-heads8", "B-Q1-data",
-    "B-Q2-conv", "B-Q2-vitblock", "B-Q2-convnet", "B-Q2-vit", "B-eval"]
+    "B-conv-v1",
+    "B-conv-v2",
+    "B-conv-v3",
+    "B-vit-v1",
+    "B-vit-vs-conv",
+    "B-vit-v1b",
+    "B-vit-v2",
+    "B-vit-v2-depth",
+    "B-vit-v3",
+    "B-hp-dropout",
+    "B-hp-patch16",
+    "B-hp-embed180",
+    "B-hp-depth24",
+    "B-hp-heads8",
+    "B-Q1-data",
+    "B-Q2-conv",
+    "B-Q2-vitblock",
+    "B-Q2-convnet",
+    "B-Q2-vit",
+    "B-eval",
+]
 
 
 def planned(scale, **given):
@@ -32,6 +50,7 @@ def planned(scale, **given):
 
 
 # -- the study as a value
+
 
 def test_every_claim_stands_once():
     assert [c.id for c in STUDY.claims] == IDS
@@ -64,11 +83,16 @@ def test_one_thing_changes_at_a_time():
     nets = {t.arm: t.run.model_args for t in planned("paper") if t.run.data_args["p"] == 8522}
     base = nets["ViT v1"]
     assert (base["dim"], base["depth"], base["heads"]) == (128, 16, 4)
-    for arm, change in (("ViT v2", {"block": "v2"}), ("ViT v3, single skip", {"block": "single_skip"}),
-                        ("ViT, wider", {"dim": 180}), ("ViT v1, depth 24", {"depth": 24}),
-                        ("ViT, 8 heads", {"heads": 8}),
-                        ("ViT with dropout", {"dropout": 0.2, "attention_dropout": 0.2}),
-                        ("ViT, half the patch", {"patch": 2}), ("ViT v2, depth 24", {"block": "v2", "depth": 24})):
+    for arm, change in (
+        ("ViT v2", {"block": "v2"}),
+        ("ViT v3, single skip", {"block": "single_skip"}),
+        ("ViT, wider", {"dim": 180}),
+        ("ViT v1, depth 24", {"depth": 24}),
+        ("ViT, 8 heads", {"heads": 8}),
+        ("ViT with dropout", {"dropout": 0.2, "attention_dropout": 0.2}),
+        ("ViT, half the patch", {"patch": 2}),
+        ("ViT v2, depth 24", {"block": "v2", "depth": 24}),
+    ):
         assert dict(nets[arm]) == {**base, **change}
 
 
@@ -79,11 +103,15 @@ def test_imagenette_has_the_reports_patches():
     assert arms.parameters_of_vit(**nets["ViT v1"]) == 3_573_770
 
 
-@pytest.mark.parametrize(("model", "args", "side"), [
-    ("vit", {"patch": 8, "dim": 48, "depth": 4, "image": 32}, 32),
-    ("vit", {"patch": 4, "dim": 20, "depth": 2, "image": 32, "positions": False}, 32),
-    ("convnet", {"width": 4, "stages": (1, 2, 1)}, 32),
-    ("convnet", {"width": 4, "stages": (2, 1), "stem": "imagenet"}, 64)])
+@pytest.mark.parametrize(
+    ("model", "args", "side"),
+    [
+        ("vit", {"patch": 8, "dim": 48, "depth": 4, "image": 32}, 32),
+        ("vit", {"patch": 4, "dim": 20, "depth": 2, "image": 32, "positions": False}, 32),
+        ("convnet", {"width": 4, "stages": (1, 2, 1)}, 32),
+        ("convnet", {"width": 4, "stages": (2, 1), "stem": "imagenet"}, 64),
+    ],
+)
 def test_costs_are_those_of_the_layers(model, args, side):
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.utils.flop_counter import FlopCounterMode
@@ -106,16 +134,31 @@ def test_the_resnet18_layout_is_counted():
 
 # -- verdicts from made-up rows
 
+
 def rows_of(arm, accuracy, p=8522, seeds=5, noise=0.004, split="test", transform="test", **more):
     random = np.random.default_rng(zlib.crc32(f"{arm}{p}{split}{transform}".encode()))
     model = "convnet" if arm.startswith("Conv") else "vit"
-    net = {"width": 8, "stages": [1, 1]} if model == "convnet" else {
-        "patch": 8, "dim": 48, "depth": 4, "image": 32, "block": "v1"}
+    net = (
+        {"width": 8, "stages": [1, 1]}
+        if model == "convnet"
+        else {"patch": 8, "dim": 48, "depth": 4, "image": 32, "block": "v1"}
+    )
     shared = {"arm": arm, "model": model, "p": p, "data": "photos", **net, **more}
     out = [{**shared, "metric": "parameters", "seed": s, "value": 1, "run": f"{arm}{p}{s}"} for s in range(seeds)]
     for metric, value in (("accuracy", accuracy), ("loss", 2.5 - accuracy)):
-        out += [{**shared, "metric": metric, "seed": s, "split": split, "transform": transform, "n": 1000,
-                 "value": value + noise * random.standard_normal(), "run": f"{arm}{p}{s}"} for s in range(seeds)]
+        out += [
+            {
+                **shared,
+                "metric": metric,
+                "seed": s,
+                "split": split,
+                "transform": transform,
+                "n": 1000,
+                "value": value + noise * random.standard_normal(),
+                "run": f"{arm}{p}{s}",
+            }
+            for s in range(seeds)
+        ]
     return out
 
 
@@ -126,9 +169,15 @@ def verdicts(*rows):
 
 def test_block_claims_both_ways():
     base = rows_of("ConvNet v1", 0.6) + rows_of("ViT v1", 0.4)
-    found = verdicts(base, rows_of("ConvNet v2", 0.55), rows_of("ConvNet v3", 0.605),
-                     rows_of("ViT v2", 0.39, block="v2"), rows_of("ViT v3", 0.45),
-                     rows_of("ViT, 8 heads", 0.3), rows_of("ViT, wider", 0.401))
+    found = verdicts(
+        base,
+        rows_of("ConvNet v2", 0.55),
+        rows_of("ConvNet v3", 0.605),
+        rows_of("ViT v2", 0.39, block="v2"),
+        rows_of("ViT v3", 0.45),
+        rows_of("ViT, 8 heads", 0.3),
+        rows_of("ViT, wider", 0.401),
+    )
     for id in ("B-conv-v2", "B-conv-v3", "B-vit-vs-conv", "B-vit-v2", "B-vit-v3", "B-hp-embed180"):
         assert found[id].says == "reproduced", id
     assert found["B-hp-heads8"].says == "contradicted"
@@ -145,11 +194,15 @@ def test_an_untrained_arm_blocks():
 
 def test_depth_and_data_size_are_slopes():
     apart = [rows_of("ViT v1" if d == 4 else f"ViT v1, depth {d}", 0.5, depth=d) for d in (2, 4, 8)]
-    apart += [rows_of("ViT v2" if d == 4 else f"ViT v2, depth {d}", 0.5 - 0.02 * d, depth=d, block="v2")
-              for d in (2, 4, 8)]
+    apart += [
+        rows_of("ViT v2" if d == 4 else f"ViT v2, depth {d}", 0.5 - 0.02 * d, depth=d, block="v2") for d in (2, 4, 8)
+    ]
     assert verdicts(*apart)["B-vit-v2-depth"].says == "reproduced"
-    sizes = [rows_of(arm, a, p=p) for arm, values in (("ConvNet v1", (0.4, 0.5, 0.6)), ("ViT v1", (0.2, 0.4, 0.58)))
-             for p, a in zip((500, 2000, 8522), values, strict=True)]
+    sizes = [
+        rows_of(arm, a, p=p)
+        for arm, values in (("ConvNet v1", (0.4, 0.5, 0.6)), ("ViT v1", (0.2, 0.4, 0.58)))
+        for p, a in zip((500, 2000, 8522), values, strict=True)
+    ]
     found = verdicts(*sizes)["B-Q1-data"]
     assert found.says == "reproduced" and "20" in found.remark
     widening = [r if r["arm"] == "ConvNet v1" else {**r, "value": 0.2} for some in sizes for r in some]
@@ -167,16 +220,36 @@ def test_run_to_run_variation():
 
 def moved_rows(arm, seeds=5, **layers):
     """Errors by layer name: (scope, metric, move, amount, region) -> value."""
-    return [{"arm": arm, "model": "vit", "p": 8522, "seed": s, "metric": metric, "layer": layer.replace("__", "."),
-             "scope": scope, "move": move, "amount": amount, "region": region, "trained": trained, "value": value,
-             "n": 8, "run": f"{arm}{s}"}
-            for layer, found in layers.items() for (scope, metric, move, amount, region), value in found.items()
-            for s in range(seeds) for trained in (True, False)]
+    return [
+        {
+            "arm": arm,
+            "model": "vit",
+            "p": 8522,
+            "seed": s,
+            "metric": metric,
+            "layer": layer.replace("__", "."),
+            "scope": scope,
+            "move": move,
+            "amount": amount,
+            "region": region,
+            "trained": trained,
+            "value": value,
+            "n": 8,
+            "run": f"{arm}{s}",
+        }
+        for layer, found in layers.items()
+        for (scope, metric, move, amount, region), value in found.items()
+        for s in range(seeds)
+        for trained in (True, False)
+    ]
 
 
 def test_equivariance_claims_are_read_from_the_layers():
-    exact = {("alone", m, k, 1.0, "whole"): 1e-16 for m in ("equivariance_error", "largest_difference")
-             for k in ("shift", "permute")}
+    exact = {
+        ("alone", m, k, 1.0, "whole"): 1e-16
+        for m in ("equivariance_error", "largest_difference")
+        for k in ("shift", "permute")
+    }
     exact["alone", "invariance_error", "shift", 1.0, "whole"] = 0.5
     coded = {("network", "equivariance_error", "shift", a, "whole"): 2.0 for a in (1.0, 8.0)}
     logits = {("network", "invariance_error", "shift", a, "whole"): 0.6 for a in (1.0, 8.0)}
@@ -185,9 +258,15 @@ def test_equivariance_claims_are_read_from_the_layers():
     assert found["B-Q2-vitblock"].says == "contradicted"
     assert "every order of its tokens" in found["B-Q2-vitblock"].remark
     assert found["B-Q2-vit"].says == "reproduced"
-    at = {("alone", metric, "shift", 1.0, region): value for metric, region, value in (
-        ("equivariance_error", "interior", 1e-15), ("largest_difference", "interior", 1e-15),
-        ("equivariance_error", "whole", 0.2), ("invariance_error", "interior", 0.7))}
+    at = {
+        ("alone", metric, "shift", 1.0, region): value
+        for metric, region, value in (
+            ("equivariance_error", "interior", 1e-15),
+            ("largest_difference", "interior", 1e-15),
+            ("equivariance_error", "whole", 0.2),
+            ("invariance_error", "interior", 0.7),
+        )
+    }
     last = {("network", "equivariance_error", "shift", a, "whole"): 0.3 for a in (1.0, 8.0)}
     conv = moved_rows("ConvNet v1", stem__0=at, blocks__3=last, output=logits)
     found = verdicts(rows_of("ConvNet v1", 0.5), conv)
@@ -195,8 +274,13 @@ def test_equivariance_claims_are_read_from_the_layers():
 
 
 def test_transform_claim():
-    rows = [r for arm in ("ConvNet v1", "ViT v1") for r in rows_of(arm, 0.5) + rows_of(arm, 0.6, split="train") +
-            rows_of(arm, 0.5, split="train", transform="training")]
+    rows = [
+        r
+        for arm in ("ConvNet v1", "ViT v1")
+        for r in rows_of(arm, 0.5)
+        + rows_of(arm, 0.6, split="train")
+        + rows_of(arm, 0.5, split="train", transform="training")
+    ]
     assert verdicts(rows)["B-eval"].says == "reproduced"
 
 
@@ -209,6 +293,7 @@ def test_every_figure_is_made_from_nothing_and_from_little():
 
 # -- training transform, and pictures from folders
 
+
 def test_through_transforms_shows_the_same_pictures_moved():
     class Corner(torch.nn.Module):  # right when the left column is bright: sees shifts and mirrors, nothing else
         def forward(self, x):
@@ -220,7 +305,10 @@ def test_through_transforms_shows_the_same_pictures_moved():
     first, again = (list(through_transforms(subject, data, n=50, train=64)) for _ in range(2))
     assert [r.value for r in first] == [r.value for r in again]
     assert [(r.at["split"], r.at["transform"]) for r in first if r.metric == "loss"] == [
-        ("test", "test"), ("train", "test"), ("train", "training")]
+        ("test", "test"),
+        ("train", "test"),
+        ("train", "training"),
+    ]
     losses = [r.value for r in first if r.metric == "loss"]
     assert losses[1] != losses[2]
     plain = Source("photos", Settings(of="procedural_textures", hold_out=100, p=200, augment="none"), 0)
@@ -256,9 +344,17 @@ def test_imagenette_reads_class_folders(folder):
     assert torch.equal(imagenette("train_plain", **shared).x, train.x)
 
 
-@pytest.mark.parametrize(("change", "says"), [
-    ({"folder": "nowhere"}, "unpack Imagenette there"), ({"size": 2}, "size must be"), ({"crop": 0.0}, "crop in"),
-    ({"hold_out": 99}, "must leave pictures"), ({"p": 99}, "must leave pictures"), ({"augment": "blur"}, "no augment")])
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"folder": "nowhere"}, "unpack Imagenette there"),
+        ({"size": 2}, "size must be"),
+        ({"crop": 0.0}, "crop in"),
+        ({"hold_out": 99}, "must leave pictures"),
+        ({"p": 99}, "must leave pictures"),
+        ({"augment": "blur"}, "no augment"),
+    ],
+)
 def test_imagenette_refuses_in_a_sentence(folder, change, says):
     with pytest.raises(SaccadeError, match=says):
         imagenette("train", **{"seed": 0, "size": 16, "hold_out": 3, "folder": folder, **change})
@@ -273,6 +369,7 @@ def test_a_broken_picture_gets_a_sentence(folder, tmp_path):
 
 
 # -- end to end
+
 
 @pytest.mark.slow
 def test_the_study_runs_at_smoke_on_drawn_data(tmp_path):

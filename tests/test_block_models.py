@@ -18,9 +18,16 @@ def count(name, **args):
         return models.parameters(models.build(name, **args))
 
 
-@pytest.mark.parametrize(("change", "at_128", "at_224"), [
-    ({}, 3_569_546, 3_573_770), ({"patch": 16}, 3_280_778, 3_297_674), ({"dim": 180}, 6_816_790, 6_822_730),
-    ({"depth": 24}, 5_155_722, 5_159_946), ({"heads": 8}, 3_569_546, 3_573_770)])
+@pytest.mark.parametrize(
+    ("change", "at_128", "at_224"),
+    [
+        ({}, 3_569_546, 3_573_770),
+        ({"patch": 16}, 3_280_778, 3_297_674),
+        ({"dim": 180}, 6_816_790, 6_822_730),
+        ({"depth": 24}, 5_155_722, 5_159_946),
+        ({"heads": 8}, 3_569_546, 3_573_770),
+    ],
+)
 @pytest.mark.parametrize("block", BLOCKS)
 def test_vit_counts_of_the_table(change, at_128, at_224, block):
     for image, wanted in ((128, at_128), (224, at_224)):
@@ -103,8 +110,11 @@ def test_order_inside_the_convolution_block(form):
     torch.manual_seed(0)
     block, x = ConvBlock(form, 3, 4, 2).double(), torch.randn(2, 3, 8, 8, dtype=torch.double)
     c1, n1, c2, n2, s, relu = block.conv1, block.norm1, block.conv2, block.norm2, block.skip(x), F.relu
-    want = {"v1": lambda: relu(n2(c2(relu(n1(c1(x))))) + s), "v2": lambda: relu(n2(relu(c2(n1(c1(x))))) + s),
-            "v3": lambda: relu(n2(c2(relu(n1(c1(x)))))) + s}[form]()
+    want = {
+        "v1": lambda: relu(n2(c2(relu(n1(c1(x))))) + s),
+        "v2": lambda: relu(n2(relu(c2(n1(c1(x))))) + s),
+        "v3": lambda: relu(n2(c2(relu(n1(c1(x)))))) + s,
+    }[form]()
     torch.testing.assert_close(block(x), want, atol=1e-12, rtol=1e-12)
 
 
@@ -154,17 +164,28 @@ def test_dropout_acts_in_training_only_and_in_the_last_block_too():
     assert torch.equal(net.eval()(x), net(x))
     torch.manual_seed(0)
     assert not torch.allclose(net.train()(x), net(x))
-    assert sum(m.p for m in models.build("vit", dropout=0.2, depth=1).modules()
-               if isinstance(m, torch.nn.Dropout)) == pytest.approx(0.8)
+    assert sum(
+        m.p for m in models.build("vit", dropout=0.2, depth=1).modules() if isinstance(m, torch.nn.Dropout)
+    ) == pytest.approx(0.8)
 
 
-@pytest.mark.parametrize(("name", "args", "says"), [
-    ("vit", {"patch": 5}, "5 does not divide 32"), ("vit", {"heads": 3}, "3 does not divide 128"),
-    ("vit", {"patch": 64}, "64 does not divide 32"), ("vit", {"depth": 0}, "depth must be"),
-    ("vit", {"block": "v4"}, "no block"), ("vit", {"readout": "max"}, "no readout"),
-    ("vit", {"dropout": 1.0}, "dropout must be"), ("vit", {"ratio": 0}, "ratio must"),
-    ("convnet", {"block": "v4"}, "no block"), ("convnet", {"stem": "cifr"}, "did you mean cifar"),
-    ("convnet", {"width": 0}, "width must be"), ("convnet", {"stages": ()}, "stages must")])
+@pytest.mark.parametrize(
+    ("name", "args", "says"),
+    [
+        ("vit", {"patch": 5}, "5 does not divide 32"),
+        ("vit", {"heads": 3}, "3 does not divide 128"),
+        ("vit", {"patch": 64}, "64 does not divide 32"),
+        ("vit", {"depth": 0}, "depth must be"),
+        ("vit", {"block": "v4"}, "no block"),
+        ("vit", {"readout": "max"}, "no readout"),
+        ("vit", {"dropout": 1.0}, "dropout must be"),
+        ("vit", {"ratio": 0}, "ratio must"),
+        ("convnet", {"block": "v4"}, "no block"),
+        ("convnet", {"stem": "cifr"}, "did you mean cifar"),
+        ("convnet", {"width": 0}, "width must be"),
+        ("convnet", {"stages": ()}, "stages must"),
+    ],
+)
 def test_bad_sizes_get_a_sentence(name, args, says):
     with pytest.raises(SaccadeError, match=says):
         models.build(name, **args)

@@ -13,8 +13,14 @@ DRAWN = ["digits=procedural_digits", "scenes=procedural_textures"]
 
 
 def saccade(*words, cwd=None, **env):
-    return subprocess.run([sys.executable, "-m", "saccade", *map(str, words)], capture_output=True, text=True, cwd=cwd,
-                          env={**os.environ, **env}, timeout=170)
+    return subprocess.run(
+        [sys.executable, "-m", "saccade", *map(str, words)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env={**os.environ, **env},
+        timeout=170,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -30,12 +36,19 @@ def lab(tmp_path_factory):
 
 @pytest.mark.xdist_group("lab")  # one process makes the lab for all of them
 def test_no_torch_is_loaded_for_what_must_answer_at_once(lab):
-    code = ("import sys; from saccade.__main__ import main\n"
-            "try:\n    main()\nexcept SystemExit as e:\n    assert not e.code, e.code\n"
-            "assert 'torch' not in sys.modules, 'torch was loaded'\n"
-            "assert 'tyro' not in sys.modules or sys.argv[1:] != ['--help']")
-    for words in (["--help"], ["list"], ["status", "--lab", str(lab)], ["run", "--help"],
-                  ["report", *SMOKE[1:], "--lab", str(lab), "--format", "md", "--set", *DRAWN]):
+    code = (
+        "import sys; from saccade.__main__ import main\n"
+        "try:\n    main()\nexcept SystemExit as e:\n    assert not e.code, e.code\n"
+        "assert 'torch' not in sys.modules, 'torch was loaded'\n"
+        "assert 'tyro' not in sys.modules or sys.argv[1:] != ['--help']"
+    )
+    for words in (
+        ["--help"],
+        ["list"],
+        ["status", "--lab", str(lab)],
+        ["run", "--help"],
+        ["report", *SMOKE[1:], "--lab", str(lab), "--format", "md", "--set", *DRAWN],
+    ):
         done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
         assert done.returncode == 0, (words, done.stderr)
 
@@ -49,37 +62,40 @@ def test_a_second_call_trains_nothing(lab):
     assert all(name in told["report"] for name in ("md", "html", "csv"))
 
 
-@pytest.mark.parametrize(("words", "says"), [
-    (["run", "digits_on_background"], 'no study "digits_on_background"; did you mean digits_on_backgrounds?'),
-    (["run", "digits_on_backgrounds", "--scale", "smal"], "did you mean small?"),
-    (["run", "digits_on_backgrounds", "--set", "head=1"], "did you mean heads?"),
-    (["run", "digits_on_backgrounds", "--set", "heads=3"], "heads must be one of 1, 2"),
-    (["run", "digits_on_backgrounds", "--set", "images=lots"], "images must be int"),
-    (["run", "digits_on_backgrounds", "--set", "heads"], "--set takes name=value"),
-    (["run", "digits_on_backgrounds", "--only", "RNN"], 'no arm of digits_on_backgrounds matches "RNN"'),
-    (["run", "digits_on_backgrounds", "--device", "gpu"], 'no device "gpu"'),
-    (["run", "digits_on_backgrounds", "--jobs", "0"], "--jobs must be at least 1"),
-    (["run", "digits_on_backgrounds", "--lab", "/dev/null/lab"], "cannot write"),
-    (["run", "nowhere.py"], "no file nowhere.py"),
-    (["train", "lennet"], "did you mean lenet?"),
-    (["train", "lenet", "--set", "haed=mean"], "did you mean head?"),
-    (["train", "lenet", "--seeds", "a:b"], "--seeds takes one seed or a range"),
-    (["train", "lenet", "--images", "-5"], "images must be at least 1"),
-    (["train", "lenet", "--recipe", "lr=-1"], "lr must be above 0"),
-    (["train", "lenet", "--recipe", "rate=1"], "known: optimizer"),
-    (["show", "lenett"], "did you mean lenet?"),
-    (["list", "model"], "did you mean models?"),
-    (["data", "fetch", "mnits"], "did you mean mnist?"),
-    (["status", "--lab", "nowhere"], "no lab at nowhere"),
-    (["lab", "merge", "nowhere"], "folder of another lab"),
-    (["report", "digits_on_backgrounds", "--lab", "nowhere"], "no results of digits_on_backgrounds"),
-    (["report", "digits_on_backgrounds", "--format", "docx"], 'no format "docx"'),
-    (["rnu"], 'no command "rnu"; did you mean run?'),
-    (["run"], "Missing from saccade run: STUDY"),
-    (["run", "digits_on_backgrounds", "--scal", "small"], "did you mean --scale?"),
-    (["run", "digits_on_backgrounds", "--jobs", "two"], "--jobs"),
-    (["data", "lst"], "Expected one of ('list', 'fetch', 'verify')"),
-])
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["run", "digits_on_background"], 'no study "digits_on_background"; did you mean digits_on_backgrounds?'),
+        (["run", "digits_on_backgrounds", "--scale", "smal"], "did you mean small?"),
+        (["run", "digits_on_backgrounds", "--set", "head=1"], "did you mean heads?"),
+        (["run", "digits_on_backgrounds", "--set", "heads=3"], "heads must be one of 1, 2"),
+        (["run", "digits_on_backgrounds", "--set", "images=lots"], "images must be int"),
+        (["run", "digits_on_backgrounds", "--set", "heads"], "--set takes name=value"),
+        (["run", "digits_on_backgrounds", "--only", "RNN"], 'no arm of digits_on_backgrounds matches "RNN"'),
+        (["run", "digits_on_backgrounds", "--device", "gpu"], 'no device "gpu"'),
+        (["run", "digits_on_backgrounds", "--jobs", "0"], "--jobs must be at least 1"),
+        (["run", "digits_on_backgrounds", "--lab", "/dev/null/lab"], "cannot write"),
+        (["run", "nowhere.py"], "no file nowhere.py"),
+        (["train", "lennet"], "did you mean lenet?"),
+        (["train", "lenet", "--set", "haed=mean"], "did you mean head?"),
+        (["train", "lenet", "--seeds", "a:b"], "--seeds takes one seed or a range"),
+        (["train", "lenet", "--images", "-5"], "images must be at least 1"),
+        (["train", "lenet", "--recipe", "lr=-1"], "lr must be above 0"),
+        (["train", "lenet", "--recipe", "rate=1"], "known: optimizer"),
+        (["show", "lenett"], "did you mean lenet?"),
+        (["list", "model"], "did you mean models?"),
+        (["data", "fetch", "mnits"], "did you mean mnist?"),
+        (["status", "--lab", "nowhere"], "no lab at nowhere"),
+        (["lab", "merge", "nowhere"], "folder of another lab"),
+        (["report", "digits_on_backgrounds", "--lab", "nowhere"], "no results of digits_on_backgrounds"),
+        (["report", "digits_on_backgrounds", "--format", "docx"], 'no format "docx"'),
+        (["rnu"], 'no command "rnu"; did you mean run?'),
+        (["run"], "Missing from saccade run: STUDY"),
+        (["run", "digits_on_backgrounds", "--scal", "small"], "did you mean --scale?"),
+        (["run", "digits_on_backgrounds", "--jobs", "two"], "--jobs"),
+        (["data", "lst"], "Expected one of ('list', 'fetch', 'verify')"),
+    ],
+)
 def test_each_mistake_gets_one_sentence_and_exit_code_two(words, says, tmp_path):
     done = saccade(*words, cwd=tmp_path)
     assert done.returncode == 2, done.stderr
@@ -114,8 +130,22 @@ def test_plan_status_figures_and_reports(lab, tmp_path):
     assert told["complete"] == 4 and told["arms"]["MHA"]["runs"] == 2 and told["seconds"] > 0
     status = json.loads(saccade("status", "--lab", lab, "--json").stdout)
     assert status["finished"] == 4 and status["runs"] == 4
-    drawn = saccade("figures", "digits_on_backgrounds", "--scale", "smoke", "--lab", lab, "--only", "fig8_backgrounds",
-                    "--format", "png", "--to", tmp_path, "--set", *DRAWN)
+    drawn = saccade(
+        "figures",
+        "digits_on_backgrounds",
+        "--scale",
+        "smoke",
+        "--lab",
+        lab,
+        "--only",
+        "fig8_backgrounds",
+        "--format",
+        "png",
+        "--to",
+        tmp_path,
+        "--set",
+        *DRAWN,
+    )
     assert (tmp_path / "fig8_backgrounds.png").stat().st_size > 5000, drawn.stderr
     page = saccade("report", *SMOKE[1:], "--lab", lab, "--to", tmp_path / "out", "--set", *DRAWN)
     assert page.returncode == 0
@@ -138,11 +168,26 @@ def test_list_show_and_data(tmp_path):
 
 def test_train_prints_an_estimate_and_takes_plugins(tmp_path):
     plugin = tmp_path / "mine.py"
-    plugin.write_text("from torch import nn\nfrom saccade.registry import model\n\n\n@model(family='mlp')\n"
-                      "def one_layer(classes=10, *, scale=1.0):\n    '''A linear map.'''\n"
-                      "    return nn.Sequential(nn.Flatten(), nn.Linear(3072, classes))\n")
-    done = saccade("train", "one_layer", "--plugin", plugin, "--seeds", "0:2", "--images", "320",
-                   "--lab", tmp_path / "lab", "--data-set", *DRAWN, "backgrounds=2")
+    plugin.write_text(
+        "from torch import nn\nfrom saccade.registry import model\n\n\n@model(family='mlp')\n"
+        "def one_layer(classes=10, *, scale=1.0):\n    '''A linear map.'''\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(3072, classes))\n"
+    )
+    done = saccade(
+        "train",
+        "one_layer",
+        "--plugin",
+        plugin,
+        "--seeds",
+        "0:2",
+        "--images",
+        "320",
+        "--lab",
+        tmp_path / "lab",
+        "--data-set",
+        *DRAWN,
+        "backgrounds=2",
+    )
     assert done.returncode == 0, done.stderr
     assert "one_layer: accuracy on ood" in done.stdout and "2 seeds" in done.stdout
 

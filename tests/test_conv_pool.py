@@ -42,10 +42,18 @@ def everything(function: object, conv: nn.Conv2d, x: Tensor) -> list[Tensor]:
 
 @native
 @settings(max_examples=12, deadline=None)  # an example builds a kernel
-@given(channels=st.integers(1, MOST), out=st.integers(1, MOST), size=st.sampled_from([1, 2, 3, 5]),
-       n=st.integers(1, 9), h=st.integers(6, 15), w=st.integers(6, 15), seed=st.integers(0, 99))
-def test_equals_torch_to_the_bit_on_whole_numbers(channels: int, out: int, size: int, n: int, h: int, w: int,
-                                                  seed: int) -> None:
+@given(
+    channels=st.integers(1, MOST),
+    out=st.integers(1, MOST),
+    size=st.sampled_from([1, 2, 3, 5]),
+    n=st.integers(1, 9),
+    h=st.integers(6, 15),
+    w=st.integers(6, 15),
+    seed=st.integers(0, 99),
+)
+def test_equals_torch_to_the_bit_on_whole_numbers(
+    channels: int, out: int, size: int, n: int, h: int, w: int, seed: int
+) -> None:
     conv = whole_numbers(channels, out, size, seed)
     x = torch.randint(-4, 5, (n, channels, h, w), generator=torch.Generator().manual_seed(seed)).float()
     assert has_kernel(conv, x)
@@ -58,9 +66,11 @@ def test_equals_torch_to_the_bit_on_whole_numbers(channels: int, out: int, size:
 def test_any_layout_of_the_input(layout: str) -> None:
     conv = whole_numbers(3, 6, 5, 0)
     x = torch.randint(-4, 5, (3, 3, 16, 16), generator=torch.Generator().manual_seed(1)).float()
-    changed = {"channels last": x.contiguous(memory_format=torch.channels_last),
-               "cut out of a larger picture": F.pad(x, (1, 2, 3, 4))[:, :, 3:-4, 1:-2],
-               "transposed": x.transpose(2, 3).contiguous().transpose(2, 3)}[layout]
+    changed = {
+        "channels last": x.contiguous(memory_format=torch.channels_last),
+        "cut out of a larger picture": F.pad(x, (1, 2, 3, 4))[:, :, 3:-4, 1:-2],
+        "transposed": x.transpose(2, 3).contiguous().transpose(2, 3),
+    }[layout]
     assert torch.equal(conv_relu_pool(conv, changed), plain(conv, x))
 
 
@@ -93,9 +103,19 @@ def test_a_watched_convolution_is_called_as_a_module() -> None:
     assert seen == [(2, 6, 8, 8)]
 
 
-@pytest.mark.parametrize("conv", [nn.Conv2d(3, 6, 5, padding=1), nn.Conv2d(3, 6, 5, stride=2), nn.Conv2d(3, 17, 5),
-                                  nn.Conv2d(4, 4, 3, groups=2), nn.Conv2d(3, 6, (3, 5)), nn.Conv2d(3, 6, 5, bias=False),
-                                  nn.Conv2d(3, 6, 5).double(), nn.Conv2d(3, 6, 3, dilation=2)])
+@pytest.mark.parametrize(
+    "conv",
+    [
+        nn.Conv2d(3, 6, 5, padding=1),
+        nn.Conv2d(3, 6, 5, stride=2),
+        nn.Conv2d(3, 17, 5),
+        nn.Conv2d(4, 4, 3, groups=2),
+        nn.Conv2d(3, 6, (3, 5)),
+        nn.Conv2d(3, 6, 5, bias=False),
+        nn.Conv2d(3, 6, 5).double(),
+        nn.Conv2d(3, 6, 3, dilation=2),
+    ],
+)
 def test_other_convolutions_take_torchs_way(conv: nn.Conv2d) -> None:
     x = torch.randn(2, conv.in_channels, 14, 14, dtype=conv.weight.dtype)
     assert not has_kernel(conv, x)

@@ -40,9 +40,18 @@ def convolutions(draw):
     groups = draw(st.sampled_from([1, 1, 2]))
     padding = draw(st.sampled_from([0, 1, (2, 0), 3, "valid", "same"]))
     mode = draw(st.sampled_from(["zeros", "replicate"]))
-    return made(2 * draw(st.integers(1, 2)), 2 * draw(st.integers(1, 2)), kernel,
-                stride=1 if padding == "same" else stride, dilation=dilation, groups=groups, padding=padding,
-                padding_mode=mode, bias=draw(st.booleans()), seed=draw(st.integers(0, 9)))
+    return made(
+        2 * draw(st.integers(1, 2)),
+        2 * draw(st.integers(1, 2)),
+        kernel,
+        stride=1 if padding == "same" else stride,
+        dilation=dilation,
+        groups=groups,
+        padding=padding,
+        padding_mode=mode,
+        bias=draw(st.booleans()),
+        seed=draw(st.integers(0, 9)),
+    )
 
 
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")  # torch's own
@@ -116,8 +125,11 @@ def test_few_and_many_channels_are_computed_alike(padding, mode):
     tokens = attention.extended(x).permute(0, 2, 3, 1)
     other = separable(tokens, rows, columns, attention.value.weight, attention.value.bias).permute(0, 3, 1, 2)
     weight = random(*y.shape, seed=1)
-    for a, b in zip([y, *torch.autograd.grad((y * weight).sum(), tensors)],
-                    [other, *torch.autograd.grad((other * weight).sum(), tensors)], strict=True):
+    for a, b in zip(
+        [y, *torch.autograd.grad((y * weight).sum(), tensors)],
+        [other, *torch.autograd.grad((other * weight).sum(), tensors)],
+        strict=True,
+    ):
         assert (a - b).abs().max() < 1e-12
 
 
@@ -137,8 +149,16 @@ def test_a_distance_grows_with_the_width_of_heads():
     assert found == sorted(found) and found[0] < 1e-3 < 0.3 < found[-1] < 1
 
 
-@pytest.mark.parametrize("args", [{}, {"isotropic": False}, {"additive_centre": True}, {"value_maps": True},
-                                  {"isotropic": False, "additive_centre": True}])
+@pytest.mark.parametrize(
+    "args",
+    [
+        {},
+        {"isotropic": False},
+        {"additive_centre": True},
+        {"value_maps": True},
+        {"isotropic": False, "additive_centre": True},
+    ],
+)
 def test_attention_layers_come_near_a_convolution_inside_the_picture(args):
     torch.manual_seed(0)
     layer = QuadraticAttention(3, 9, 4, **args).double()
@@ -172,8 +192,9 @@ def test_a_whole_net_is_converted():
         net = models.build(name, seed=0, **args).double().eval()
         changed, x = convert(net), random(3, 3, 32, 32)
         assert not any(isinstance(m, nn.Conv2d) for m in changed.modules())
-        assert sum(isinstance(m, nn.Conv2d) for m in net.modules()) == \
-            sum(isinstance(m, ShiftAttention) for m in changed.modules())
+        assert sum(isinstance(m, nn.Conv2d) for m in net.modules()) == sum(
+            isinstance(m, ShiftAttention) for m in changed.modules()
+        )
         assert not changed.training
         with torch.no_grad():
             assert (changed(x) - net(x)).abs().max() < 1e-11
@@ -185,21 +206,24 @@ def test_a_convolution_used_twice_stays_one():
     assert changed[0] is changed[2]
 
 
-@pytest.mark.parametrize(("act", "says"), [
-    (lambda: to_attention(made(2, 2, 3, padding=1, padding_mode="reflect")), "reflect padding cannot"),
-    (lambda: to_attention(made(2, 2, 3, padding=1, padding_mode="circular")), "circular padding cannot"),
-    (lambda: to_attention(nn.Linear(2, 2)), "not Linear"),
-    (lambda: to_attention(nn.ConvTranspose2d(2, 2, 3)), "not ConvTranspose2d"),
-    (lambda: to_attention(made(2, 2, 3).half()), "float32 or float64"),
-    (lambda: to_attention(made(2, 2, 3), alpha=-1.0), "alpha must be above 0"),
-    (lambda: to_attention(made(2, 2, 5))(torch.zeros(1, 2, 3, 3)), "smaller than the kernel"),
-    (lambda: convert(nn.Linear(2, 2)), "no nn.Conv2d"),
-    (lambda: nearest_convolution(ContentAttention(4, 4, 4)), "with content"),
-    (lambda: nearest_convolution(nn.Linear(2, 2)), "not Linear"),
-    (lambda: nearest_convolution(QuadraticAttention(2, 5, 2)), "give the size"),
-    (lambda: nearest_convolution(to_attention(made(2, 2, 3)), 3), "its kernel's"),
-    (lambda: nearest_convolution(LearnedPositionAttention(2, 4, 2, size=2), 5), "smaller size"),
-])
+@pytest.mark.parametrize(
+    ("act", "says"),
+    [
+        (lambda: to_attention(made(2, 2, 3, padding=1, padding_mode="reflect")), "reflect padding cannot"),
+        (lambda: to_attention(made(2, 2, 3, padding=1, padding_mode="circular")), "circular padding cannot"),
+        (lambda: to_attention(nn.Linear(2, 2)), "not Linear"),
+        (lambda: to_attention(nn.ConvTranspose2d(2, 2, 3)), "not ConvTranspose2d"),
+        (lambda: to_attention(made(2, 2, 3).half()), "float32 or float64"),
+        (lambda: to_attention(made(2, 2, 3), alpha=-1.0), "alpha must be above 0"),
+        (lambda: to_attention(made(2, 2, 5))(torch.zeros(1, 2, 3, 3)), "smaller than the kernel"),
+        (lambda: convert(nn.Linear(2, 2)), "no nn.Conv2d"),
+        (lambda: nearest_convolution(ContentAttention(4, 4, 4)), "with content"),
+        (lambda: nearest_convolution(nn.Linear(2, 2)), "not Linear"),
+        (lambda: nearest_convolution(QuadraticAttention(2, 5, 2)), "give the size"),
+        (lambda: nearest_convolution(to_attention(made(2, 2, 3)), 3), "its kernel's"),
+        (lambda: nearest_convolution(LearnedPositionAttention(2, 4, 2, size=2), 5), "smaller size"),
+    ],
+)
 def test_what_cannot_be_expressed_is_refused_in_one_sentence(act, says):
     with pytest.raises(SaccadeError, match=says):
         act()

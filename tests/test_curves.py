@@ -45,14 +45,17 @@ def test_crossing_opposite_ways_is_no_crossing_of_one_kind():
     assert crossing(SIZES, one, two) is None
 
 
-@pytest.mark.parametrize(("ratios", "place"), [
-    ([4, 2, 0.5, 0.25, 0.2], math.sqrt(200 * 400)),
-    ([4, 2, 1, 0.5, 0.25], 400),  # touches at a point
-    ([4, 1, 1, 0.5, 0.25], math.sqrt(200 * 400)),  # and at two
-    ([2, 0.5, 2, 0.5, 0.25], math.sqrt(200 * 400)),  # three times: the middle one
-    ([2, 0.5, 0.4, 0.5, 2], None),  # there and back
-    ([1, 2, 2, 2, 1], None),  # touching only
-])
+@pytest.mark.parametrize(
+    ("ratios", "place"),
+    [
+        ([4, 2, 0.5, 0.25, 0.2], math.sqrt(200 * 400)),
+        ([4, 2, 1, 0.5, 0.25], 400),  # touches at a point
+        ([4, 1, 1, 0.5, 0.25], math.sqrt(200 * 400)),  # and at two
+        ([2, 0.5, 2, 0.5, 0.25], math.sqrt(200 * 400)),  # three times: the middle one
+        ([2, 0.5, 0.4, 0.5, 2], None),  # there and back
+        ([1, 2, 2, 2, 1], None),  # touching only
+    ],
+)
 def test_crossing_between_points(ratios, place):
     b = np.full((1, 5), 0.1)
     found = crossing(SIZES, b * ratios, b)
@@ -143,14 +146,17 @@ def test_threshold_interval_reaches_the_earlier_point():
     assert threshold([1, 2, 4, 8], [[0.5, 0.1, 0.0, 0.0]] * 3, level=0.2).value == pytest.approx(2)
 
 
-@pytest.mark.parametrize(("call", "says"), [
-    (lambda: crossing(SIZES, laws((1, -1)), laws((1, -1), (2, -1))), "the same seeds, not 1 and 2 rows"),
-    (lambda: crossing(SIZES, laws((1, -1)), [[0.0] * 5]), "cannot be crossed on a log scale"),
-    (lambda: crossing(SIZES, laws((1, -1)), laws((2, -1)), how="fitted"), "did you mean fit"),
-    (lambda: find_peak([1, 2], [[1, 2]] * 3), "at least three x, not 2"),
-    (lambda: find_peak([1, 2, 3], [[1, 2, math.nan]] * 3), "is nan"),
-    (lambda: threshold([2, 1], [[1, 2]]), "increasing"),
-])
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: crossing(SIZES, laws((1, -1)), laws((1, -1), (2, -1))), "the same seeds, not 1 and 2 rows"),
+        (lambda: crossing(SIZES, laws((1, -1)), [[0.0] * 5]), "cannot be crossed on a log scale"),
+        (lambda: crossing(SIZES, laws((1, -1)), laws((2, -1)), how="fitted"), "did you mean fit"),
+        (lambda: find_peak([1, 2], [[1, 2]] * 3), "at least three x, not 2"),
+        (lambda: find_peak([1, 2, 3], [[1, 2, math.nan]] * 3), "is nan"),
+        (lambda: threshold([2, 1], [[1, 2]]), "increasing"),
+    ],
+)
 def test_bad_input_gets_a_sentence(call, says):
     with pytest.raises(SaccadeError, match=says):
         call()

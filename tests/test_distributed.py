@@ -20,8 +20,22 @@ from saccade.training.loop import Done, Step, fit
 
 RECIPE = Recipe(images=160, batch=16, optimizer="sgd", momentum=0.9, lr=0.05, clip=1.0, watch=1)
 DATA = Source("photos", Settings(of="procedural_textures", p=200, hold_out=500), 3)
-TRAIN = ["-m", "saccade", "train", "lenet", "--data-set", "digits=procedural_digits", "scenes=procedural_textures",
-         "backgrounds=2", "--images", "320", "--recipe", "optimizer=sgd", "momentum=0.9", "lr=0.01"]
+TRAIN = [
+    "-m",
+    "saccade",
+    "train",
+    "lenet",
+    "--data-set",
+    "digits=procedural_digits",
+    "scenes=procedural_textures",
+    "backgrounds=2",
+    "--images",
+    "320",
+    "--recipe",
+    "optimizer=sgd",
+    "momentum=0.9",
+    "lr=0.01",
+]
 
 
 def net(norm=False):
@@ -48,8 +62,9 @@ def trained(norm):
 
 @contextlib.contextmanager
 def meeting(rank, port):
-    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2,
-                            timeout=datetime.timedelta(seconds=60))
+    dist.init_process_group(
+        "gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2, timeout=datetime.timedelta(seconds=60)
+    )
     try:
         yield
     finally:
@@ -124,8 +139,20 @@ def test_shared_batch_norm_keeps_names_weights_answers_and_a_forward_of_its_own(
 
 
 def torchrun(lab, seeds, *recipe):
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *TRAIN, *recipe,
-               "--lab", str(lab), "--seeds", seeds]
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+        *TRAIN,
+        *recipe,
+        "--lab",
+        str(lab),
+        "--seeds",
+        seeds,
+    ]
     return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
 
 

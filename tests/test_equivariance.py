@@ -30,6 +30,7 @@ def error(net, move, x=None, *, layer="0", scope="alone", kind="equivariance", r
 
 # -- known answers
 
+
 @pytest.mark.parametrize("amount", [1, 4, -3, 0.5, 2.25])
 def test_circular_convolution_is_equivariant_to_every_circular_shift(amount):
     for scope in ("alone", "network"):
@@ -87,8 +88,14 @@ def test_reading_one_pixel_is_as_sensitive_as_can_be():
 
 def test_pointwise_layers_commute_with_everything_that_permutes_pixels():
     net = nn.Sequential(nn.ReLU())
-    for move in (Move("shift", 3), Move("rotate", 90), Move("rotate", 180), Move("flip"), Move("flip_down"),
-                 Move("permute", 1)):
+    for move in (
+        Move("shift", 3),
+        Move("rotate", 90),
+        Move("rotate", 180),
+        Move("flip"),
+        Move("flip_down"),
+        Move("permute", 1),
+    ):
         assert error(net, move) == 0
     linear = nn.Sequential(conv(kernel=1))
     for move in (Move("rotate", 20), Move("scale", 0.8), Move("scale", 1.3), Move("padded_shift", 1.5)):
@@ -136,6 +143,7 @@ def test_pointwise_linear_layers_have_no_lie_error(kind):
 
 
 # -- transformers
+
 
 def small_vit(**args):
     net = models.build("vit", 5, seed=1, dim=16, depth=2, heads=2, image=16, **args)
@@ -187,6 +195,7 @@ def test_convnet_follows_its_total_stride_in_a_circle_when_padding_does():
 
 # -- reading and moving
 
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_moves_can_be_undone_or_repeated(kind):
     x = noise(2)
@@ -223,8 +232,10 @@ def test_grids_are_read_from_maps_tokens_and_channels_last():
     assert read_grid(torch.zeros(2, 15, 3), (8, 8)).prefix.shape == (2, 6, 3)
 
 
-@pytest.mark.parametrize(("inside", "out", "stride"), [(32, 8, 4), (32, 30, 1), (32, 14, 2), (32, 5, 4), (299, 8, 32),
-                                                       (16, 32, 0.5), (32, 33, 1)])
+@pytest.mark.parametrize(
+    ("inside", "out", "stride"),
+    [(32, 8, 4), (32, 30, 1), (32, 14, 2), (32, 5, 4), (299, 8, 32), (16, 32, 0.5), (32, 33, 1)],
+)
 def test_stride(inside, out, stride):
     assert stride_of((inside, inside), (out, out)) == (stride, stride)
 
@@ -273,8 +284,10 @@ class InPlace(nn.Module):
 
 def test_layers_that_write_over_their_input_are_read_alike():
     torch.manual_seed(0)
-    found = [measure(net, noise(), moves=[Move("shift", 0.5), Move("permute")]).findings
-             for net in (InPlace(True), InPlace(False))]
+    found = [
+        measure(net, noise(), moves=[Move("shift", 0.5), Move("permute")]).findings
+        for net in (InPlace(True), InPlace(False))
+    ]
     assert {f.layer for f in found[0]} == {"conv", "act", "last", "output"}
     for a, b in zip(*found, strict=True):
         assert a.layer == b.layer and a.error == pytest.approx(b.error, abs=1e-9), a
@@ -301,13 +314,18 @@ def test_untrained_is_reset_and_the_same_for_a_seed():
     assert not a["positions"].any() and net.positions.detach().any()
 
 
-@pytest.mark.parametrize(("call", "says"), [
-    (lambda: Move("turn"), 'no move "turn"'), (lambda: Move("scale", 0), "above 0"),
-    (lambda: measure(nn.ReLU(), noise(1), moves=[]), "at least two pictures"),
-    (lambda: measure(nn.ReLU(), noise(), moves=[], scopes=["layer"]), 'no scope "layer"'),
-    (lambda: measure(nn.ReLU(), noise(), moves=[], lie=["flip"]), 'no generator "flip"'),
-    (lambda: measure(nn.ReLU(), noise(), moves=[], precision="half"), 'no precision "half"'),
-    (lambda: measure(nn.ReLU(), torch.rand(2, 1, 4, 8), moves=[Move("rotate", 20)]), "only a square picture")])
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: Move("turn"), 'no move "turn"'),
+        (lambda: Move("scale", 0), "above 0"),
+        (lambda: measure(nn.ReLU(), noise(1), moves=[]), "at least two pictures"),
+        (lambda: measure(nn.ReLU(), noise(), moves=[], scopes=["layer"]), 'no scope "layer"'),
+        (lambda: measure(nn.ReLU(), noise(), moves=[], lie=["flip"]), 'no generator "flip"'),
+        (lambda: measure(nn.ReLU(), noise(), moves=[], precision="half"), 'no precision "half"'),
+        (lambda: measure(nn.ReLU(), torch.rand(2, 1, 4, 8), moves=[Move("rotate", 20)]), "only a square picture"),
+    ],
+)
 def test_bad_questions_get_a_sentence(call, says):
     with pytest.raises(SaccadeError, match=says):
         call()
@@ -315,13 +333,19 @@ def test_bad_questions_get_a_sentence(call, says):
 
 # -- the probe
 
+
 def test_probe_on_any_model():
     asked = Probe("equivariance", n=4, shift=(1,), padded_shift=(), rotate=(90,), scale=(), fresh=True)
-    table = saccade.probe(nn.Sequential(conv(), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()), [asked], "photos",
-                          data_args={"of": "procedural_textures", "hold_out": 100})
+    table = saccade.probe(
+        nn.Sequential(conv(), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()),
+        [asked],
+        "photos",
+        data_args={"of": "procedural_textures", "hold_out": 100},
+    )
     assert set(table.values("trained")) == {False, True}
-    (same,) = table.at(metric="equivariance_error", layer="0", scope="alone", move="shift", region="whole",
-                       trained=True)
+    (same,) = table.at(
+        metric="equivariance_error", layer="0", scope="alone", move="shift", region="whole", trained=True
+    )
     assert same["value"] < ROUNDING and same["verdict"] == "yes"
     (answer,) = table.at(metric="invariance_error", layer="output", move="shift", trained=True)
     assert answer["value"] < 1e-9

@@ -36,9 +36,7 @@ def table(seeds: int = 5, lost: int = 0, xs: tuple[int, ...] = (1, 2, 4, 8)) -> 
                     continue
                 for split, base in (("id", 0.9), ("ood", 0.1 * (1 + math.log2(x)))):
                     value = base + 0.01 * seed
-                    rows.append(
-                        record(task, {"metric": "accuracy", "value": value, "n": 100, "at": {"split": split}})
-                    )
+                    rows.append(record(task, {"metric": "accuracy", "value": value, "n": 100, "at": {"split": split}}))
     return Table(tuple(rows), tuple(gaps))
 
 
@@ -61,10 +59,7 @@ def every_kind(rows: Table) -> list[figures.FigureData]:
     return [
         simple(rows, marks=[Mark(8, 0.5, "thesis", "MHA")], fits=[Fit("slope 1", "cnn", (1, 8), (0.1, 0.4))]),
         figures.beside(
-            *(
-                figures.curves(rows, **shared, where={"split": s}, panel=s, x_down=s == "id")
-                for s in ("id", "ood")
-            ),
+            *(figures.curves(rows, **shared, where={"split": s}, panel=s, x_down=s == "id") for s in ("id", "ood")),
             title="Both",
         ),
         figures.bars(
@@ -201,9 +196,7 @@ def test_families_differ_in_colour_and_in_marker():
     assert len({f.marker for f in figures.FAMILIES.values()}) == len(figures.FAMILIES)
     assert set(draw.MARKERS) == {f.marker for f in figures.FAMILIES.values()}
     assert figures.colour("cnn") == "#0072b2"
-    bright = [
-        sum(int(figures.colour("vit", s)[i : i + 2], 16) for i in (1, 3, 5)) for s in (0, 0.25, 0.5, 0.75, 1)
-    ]
+    bright = [sum(int(figures.colour("vit", s)[i : i + 2], 16) for i in (1, 3, 5)) for s in (0, 0.25, 0.5, 0.75, 1)]
     assert bright == sorted(bright, reverse=True)
 
 
@@ -242,9 +235,7 @@ def test_the_same_data_give_the_same_file(tmp_path):
     for kind in draw.FORMATS:
         first, second = (draw.save(simple(table()), tmp_path / f"{i}.{kind}").read_bytes() for i in range(2))
         assert first == second
-    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(
-        f"{i}.{k}" for i in range(2) for k in draw.FORMATS
-    )
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(f"{i}.{k}" for i in range(2) for k in draw.FORMATS)
     with pytest.raises(SaccadeError, match="no figure format"):
         draw.save(simple(table()), tmp_path / "a.jpeg")
 

@@ -44,8 +44,10 @@ def test_recompute_passes_gradcheck():
 
 
 @pytest.mark.skipif(bool(kernels.why_not()), reason=f"no native kernels: {kernels.why_not()}")
-@pytest.mark.parametrize(("heads", "width", "tokens"), [(2, 3, 784), (2, 8, 100), (1, 6, 97), (3, 1, 65),
-                                                        (1, 6, 784), (1, 16, 100), (2, 7, 17), (1, 13, 33)])
+@pytest.mark.parametrize(
+    ("heads", "width", "tokens"),
+    [(2, 3, 784), (2, 8, 100), (1, 6, 97), (3, 1, 65), (1, 6, 784), (1, 16, 100), (2, 7, 17), (1, 13, 33)],
+)
 @pytest.mark.parametrize("scale", [1.0, 6.0])
 def test_native_is_as_close_to_float64_as_torch_itself(heads, width, tokens, scale):
     exact = gradients(short_heads.dense, inputs(1, heads, width, tokens, scale=scale))
@@ -93,9 +95,13 @@ def test_native_gradients_when_every_score_is_far_below_zero():
 def test_where_there_is_a_compiler_every_kernel_builds():
     """Tests of kernels are skipped where there are none, so a source that does not compile must fail here."""
     assert not kernels.why_not()
-    built = {"short_heads.c": kernels.short_heads(6), "conv_pool.c": kernels.conv_pool(3, 6, 5),
-             "paste.c": kernels.paste(), "pairwise.c": neighbourhoods.pairwise(4, 2),
-             "local_aggregation.c": neighbourhoods.aggregation()}
+    built = {
+        "short_heads.c": kernels.short_heads(6),
+        "conv_pool.c": kernels.conv_pool(3, 6, 5),
+        "paste.c": kernels.paste(),
+        "pairwise.c": neighbourhoods.pairwise(4, 2),
+        "local_aggregation.c": neighbourhoods.aggregation(),
+    }
     assert all(built.values())
     assert set(built) == {file.name for file in Path(kernels.__file__).parent.glob("*.c")}
 

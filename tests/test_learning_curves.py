@@ -16,14 +16,38 @@ from saccade.studies.learning_curves.claims import STUDY
 from saccade.study import judge
 
 IDS = [
-    "L-F8-mnist-fit", "L-F9-cifar-fit", "L-F9-dd", "L-F9-noise", "L-F10-fit", "L-F11-fit", "L-F10-dd", "L-F10-weak",
-    "L-A1-stop", "L-F12-mnist-alpha", "L-F12-mnist-order", "L-F12-cifar-slope", "L-F12-cifar-cross",
-    "L-F12-cifar-cnn8192", "L-F12-cifar-vit8192", "L-F13-heads", "L-F13-mnist-opt", "L-F13-cifar-opt",
-    "L-F14-mnist-slope", "L-F14-mnist-cross", "L-F14-cifar", "L-F15-cifar-best", "L-F15-cifar-cnn", "L-F15-mnist",
-    "L-F16-maps", "L-F17-maps", "L-F18"]
+    "L-F8-mnist-fit",
+    "L-F9-cifar-fit",
+    "L-F9-dd",
+    "L-F9-noise",
+    "L-F10-fit",
+    "L-F11-fit",
+    "L-F10-dd",
+    "L-F10-weak",
+    "L-A1-stop",
+    "L-F12-mnist-alpha",
+    "L-F12-mnist-order",
+    "L-F12-cifar-slope",
+    "L-F12-cifar-cross",
+    "L-F12-cifar-cnn8192",
+    "L-F12-cifar-vit8192",
+    "L-F13-heads",
+    "L-F13-mnist-opt",
+    "L-F13-cifar-opt",
+    "L-F14-mnist-slope",
+    "L-F14-mnist-cross",
+    "L-F14-cifar",
+    "L-F15-cifar-best",
+    "L-F15-cifar-cnn",
+    "L-F15-mnist",
+    "L-F16-maps",
+    "L-F17-maps",
+    "L-F18",
+]
 
 
 # -- the study as a value
+
 
 def planned(scale, **given):
     return STUDY.tasks(Scale(scale), STUDY.choose(given))
@@ -40,8 +64,9 @@ def test_every_claim_stands_once():
 def test_every_run_is_listed_once_under_one_arm(scale):
     found = planned(scale)
     assert len({t.run.key for t in found}) == len(found)
-    cells = Counter((t.arm, t.run.data_args["of"], t.run.data_args["p"], t.run.data_args["noise"], t.run.seed)
-                    for t in found)
+    cells = Counter(
+        (t.arm, t.run.data_args["of"], t.run.data_args["p"], t.run.data_args["noise"], t.run.seed) for t in found
+    )
     assert max(cells.values()) == 1  # so that a table never has two rows for one question
 
 
@@ -103,14 +128,29 @@ def test_unknown_choices_get_a_sentence():
 
 # -- numbers from made-up rows
 
+
 def rows_of(arm, channels, curve, noise=0.0, seeds=5, split="test", spread=0.02, **more):
     """Rows of a learning curve p -> error, each seed a little off in level."""
     random = np.random.default_rng(len(arm) + channels)
     tilt = 1 + spread * random.standard_normal((seeds, len(curve)))
-    return [{"metric": "accuracy", "split": split, "arm": arm, "channels": channels, "p": p, "noise": noise, "seed": s,
-             "value": 1 - e * tilt[s, i], "n": 1000, "of": "mnist" if channels == 1 else "cifar10",
-             "run": f"{arm}{channels}{p}{noise}{s}", **more}
-            for i, (p, e) in enumerate(curve.items()) for s in range(seeds)]
+    return [
+        {
+            "metric": "accuracy",
+            "split": split,
+            "arm": arm,
+            "channels": channels,
+            "p": p,
+            "noise": noise,
+            "seed": s,
+            "value": 1 - e * tilt[s, i],
+            "n": 1000,
+            "of": "mnist" if channels == 1 else "cifar10",
+            "run": f"{arm}{channels}{p}{noise}{s}",
+            **more,
+        }
+        for i, (p, e) in enumerate(curve.items())
+        for s in range(seeds)
+    ]
 
 
 def power(prefactor, alpha, ps=(128, 256, 512, 1024)):
@@ -220,8 +260,10 @@ def test_thresholds_of_widths():
 
 def test_endings_in_words():
     rows = [{"metric": "parameters", "run": k, "value": 1} for k in "abc"]
-    rows += [{"metric": "watched", "run": "a", "value": 1},
-             {"metric": "accuracy", "split": "train", "run": "b", "value": 0.9}]
+    rows += [
+        {"metric": "watched", "run": "a", "value": 1},
+        {"metric": "accuracy", "split": "train", "run": "b", "value": 0.9},
+    ]
     words = measures.endings(Table(tuple(rows), ({"run": "c", "why": "timeout: 9 seconds were up"},)))
     assert words.startswith("1 of 2 runs ended with their last step, 1 with a settled training error, 1 timeout; 1 ")
 
@@ -233,8 +275,18 @@ def test_every_figure_is_made_from_nothing_and_from_little():
 
 
 def test_maps_are_drawn_over_their_picture():
-    row = {"metric": "picture", "arm": "ViT(128,1,1)", "channels": 1, "p": 64, "shown": "instance", "label": 3,
-           "of": "mnist", "picture": [0] * 512 + [200] * 512, "map": [0.0] * 63 + [1.0], "rollout": [1 / 64] * 64}
+    row = {
+        "metric": "picture",
+        "arm": "ViT(128,1,1)",
+        "channels": 1,
+        "p": 64,
+        "shown": "instance",
+        "label": 3,
+        "of": "mnist",
+        "picture": [0] * 512 + [200] * 512,
+        "map": [0.0] * 63 + [1.0],
+        "rollout": [1 / 64] * 64,
+    }
     heat = panels.overlay(row)
     assert heat.shape == (32, 32, 3) and heat[-1, -1].min() > 0.5 and heat[0, 0].max() == 0
     grid = panels.maps(Table((row,)), 1, [("ViT(128,1,1)", "map"), ("ViT(128,4,3)", "map")])
@@ -242,6 +294,7 @@ def test_maps_are_drawn_over_their_picture():
 
 
 # -- end to end
+
 
 @pytest.mark.slow
 def test_the_study_runs_at_smoke_on_drawn_data(tmp_path):

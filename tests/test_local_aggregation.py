@@ -75,8 +75,9 @@ def test_native_sums_take_a_broadcast_gradient():
 
 @needs_kernels
 @pytest.mark.parametrize("training", [True, False])
-@pytest.mark.parametrize(("share", "size", "h", "w"), [
-    (4, 3, 6, 7), (8, 7, 8, 8), (1, 3, 4, 17), (2, 5, 3, 11), (4, 7, 5, 2), (8, 3, 2, 1)])  # also maps below the window
+@pytest.mark.parametrize(
+    ("share", "size", "h", "w"), [(4, 3, 6, 7), (8, 7, 8, 8), (1, 3, 4, 17), (2, 5, 3, 11), (4, 7, 5, 2), (8, 3, 2, 1)]
+)  # also maps below the window
 def test_native_pairwise_is_as_close_to_float64_as_the_naive_layer(training, share, size, h, w):
     exact, x = layer(size, share).train(training), random(2, 32, h, w)
     single = copy.deepcopy(exact).float()

@@ -13,14 +13,17 @@ from saccade.spec import SaccadeError
 MINI = {"size": "mini", "dims": (8, 16), "depths": (1, 2)}
 
 
-@pytest.mark.parametrize(("name", "args", "count"), [
-    ("resnet50", {}, 23_528_522),
-    ("local_dw", {}, 160_583_178),
-    ("local_dw", {"size": "base", "dynamic": True}, 160_583_178),
-    ("local_dw", {"size": "base", "dynamic": False}, 73_332_362),
-    ("local_dw", {"size": "tiny"}, 50_370_442),
-    ("local_dw", {"size": "tiny", "dynamic": False}, 23_411_434),
-])
+@pytest.mark.parametrize(
+    ("name", "args", "count"),
+    [
+        ("resnet50", {}, 23_528_522),
+        ("local_dw", {}, 160_583_178),
+        ("local_dw", {"size": "base", "dynamic": True}, 160_583_178),
+        ("local_dw", {"size": "base", "dynamic": False}, 73_332_362),
+        ("local_dw", {"size": "tiny"}, 50_370_442),
+        ("local_dw", {"size": "tiny", "dynamic": False}, 23_411_434),
+    ],
+)
 def test_counts_of_the_papers(name, args, count):
     with torch.device("meta"):  # shapes without numbers
         assert models.parameters(saccade.model(name, **args)) == count
@@ -40,8 +43,9 @@ def test_switches_change_the_mixing_alone():
 
 def _convolved(x, kernel, bias):
     side = round(kernel.shape[-1] ** 0.5)
-    return F.conv2d(x.permute(0, 3, 1, 2), kernel.view(len(kernel), 1, side, side), bias, padding=side // 2,
-                    groups=len(kernel)).permute(0, 2, 3, 1)
+    return F.conv2d(
+        x.permute(0, 3, 1, 2), kernel.view(len(kernel), 1, side, side), bias, padding=side // 2, groups=len(kernel)
+    ).permute(0, 2, 3, 1)
 
 
 @pytest.mark.parametrize(("side", "window"), [(8, 7), (8, 3), (4, 7), (8, 0), (10, 5), (9, 0)])
@@ -58,8 +62,12 @@ def test_own_weights_that_are_equal_are_a_convolution_and_are_their_own(window):
     x = torch.randn(2, 5, 5, 4, dtype=torch.float64)
     with torch.no_grad():
         reach, kernel = (window or 9) // 2, shared.kernel.view(4, window or 9, -1)
-        near = [kernel[:, a // 5 - b // 5 + reach, a % 5 - b % 5 + reach] for a in range(25) for b in range(25)
-                if max(abs(a // 5 - b // 5), abs(a % 5 - b % 5)) <= reach]
+        near = [
+            kernel[:, a // 5 - b // 5 + reach, a % 5 - b % 5 + reach]
+            for a in range(25)
+            for b in range(25)
+            if max(abs(a // 5 - b // 5), abs(a % 5 - b % 5)) <= reach
+        ]
         own.kernel.copy_(torch.stack(near, 1))
         own.bias.copy_(shared.bias)
     torch.testing.assert_close(own(x), shared(x))
@@ -76,7 +84,7 @@ def test_dynamic_kernels_are_one_a_picture(shared):
     x = torch.randn(3, 6, 6, 16, dtype=torch.float64)
     made = layer.generate(x.mean((1, 2))).view(3, 16, 9)
     static = layer.static(x)
-    expected = torch.cat([_convolved(x[i:i + 1], made[i], None) for i in range(3)]) + static
+    expected = torch.cat([_convolved(x[i : i + 1], made[i], None) for i in range(3)]) + static
     torch.testing.assert_close(layer(x), expected)
     assert not torch.allclose(made[0], made[1])
 
@@ -133,16 +141,19 @@ def test_attention_without_content_is_linear_and_without_sharing_has_its_own_bia
     assert changed[0, 0] and changed.sum() == 1
 
 
-@pytest.mark.parametrize(("name", "args"), [
-    ("resnet50", {"stem": "cifar", "width": 4, "stages": (1, 1)}),
-    ("resnet50", {"stem": "half", "width": 4, "stages": (1, 1)}),
-    ("local_dw", {**MINI, "window": 0, "dynamic": False, "drop_path": 0.5}),
-    ("local_dw", {**MINI, "window": 3, "shared": False, "dynamic": False, "channels": 1}),
-    ("local_dw", {**MINI, "window": 3, "shared": False, "dynamic": True, "patch": 2}),
-    ("local_attn", {**MINI, "head_dim": 8, "patch": 2}),
-    ("local_attn", {**MINI, "head_dim": 4, "window": 0, "dynamic": False}),
-    ("local_attn", {**MINI, "head_dim": 8, "window": 2, "shared": False}),
-])
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [
+        ("resnet50", {"stem": "cifar", "width": 4, "stages": (1, 1)}),
+        ("resnet50", {"stem": "half", "width": 4, "stages": (1, 1)}),
+        ("local_dw", {**MINI, "window": 0, "dynamic": False, "drop_path": 0.5}),
+        ("local_dw", {**MINI, "window": 3, "shared": False, "dynamic": False, "channels": 1}),
+        ("local_dw", {**MINI, "window": 3, "shared": False, "dynamic": True, "patch": 2}),
+        ("local_attn", {**MINI, "head_dim": 8, "patch": 2}),
+        ("local_attn", {**MINI, "head_dim": 4, "window": 0, "dynamic": False}),
+        ("local_attn", {**MINI, "head_dim": 8, "window": 2, "shared": False}),
+    ],
+)
 def test_small_ones_learn_one_batch(name, args):
     model = models.build(name, 4, seed=0, **args)
     x = torch.randn(8, args.get("channels", 3), 32, 32, generator=torch.Generator().manual_seed(0))
@@ -172,28 +183,34 @@ def test_branches_are_dropped_in_training_only():
     assert not torch.equal(model(x), model(x))
 
 
-@pytest.mark.parametrize(("name", "args", "says"), [
-    ("local_dw", {"size": "bass"}, "did you mean base"),
-    ("local_dw", {**MINI, "window": 4}, "window must be odd"),
-    ("local_dw", {**MINI, "depths": (1,)}, "same stages"),
-    ("local_dw", {**MINI, "image": 36}, "use a multiple of 8"),
-    ("local_dw", {**MINI, "drop_path": 1.0}, "drop_path"),
-    ("local_attn", {**MINI, "head_dim": 3}, "3 does not divide 8"),
-    ("local_attn", {**MINI, "head_dim": 8, "window": 3}, "windows of 3 do not divide a map of 8x8"),
-    ("resnet50", {"stem": "cifr"}, "did you mean cifar"),
-    ("resnet50", {"stages": ()}, "at least 1"),
-])
+@pytest.mark.parametrize(
+    ("name", "args", "says"),
+    [
+        ("local_dw", {"size": "bass"}, "did you mean base"),
+        ("local_dw", {**MINI, "window": 4}, "window must be odd"),
+        ("local_dw", {**MINI, "depths": (1,)}, "same stages"),
+        ("local_dw", {**MINI, "image": 36}, "use a multiple of 8"),
+        ("local_dw", {**MINI, "drop_path": 1.0}, "drop_path"),
+        ("local_attn", {**MINI, "head_dim": 3}, "3 does not divide 8"),
+        ("local_attn", {**MINI, "head_dim": 8, "window": 3}, "windows of 3 do not divide a map of 8x8"),
+        ("resnet50", {"stem": "cifr"}, "did you mean cifar"),
+        ("resnet50", {"stages": ()}, "at least 1"),
+    ],
+)
 def test_one_sentence_for_bad_arguments(name, args, says):
     with pytest.raises(SaccadeError, match=says):
         saccade.model(name, **args)
 
 
-@pytest.mark.parametrize(("name", "args", "pixels", "says"), [
-    ("local_dw", MINI, 30, "30 pixels does not divide into patches of 4"),
-    ("local_dw", {**MINI, "window": 0, "dynamic": False}, 64, "maps of 8x8 positions, not 16x16"),
-    ("local_attn", {**MINI, "head_dim": 8}, 24, "windows of 4 do not divide a map of 6x6"),
-    ("local_attn", {**MINI, "head_dim": 8, "shared": False}, 64, "maps of 8x8 positions"),
-])
+@pytest.mark.parametrize(
+    ("name", "args", "pixels", "says"),
+    [
+        ("local_dw", MINI, 30, "30 pixels does not divide into patches of 4"),
+        ("local_dw", {**MINI, "window": 0, "dynamic": False}, 64, "maps of 8x8 positions, not 16x16"),
+        ("local_attn", {**MINI, "head_dim": 8}, 24, "windows of 4 do not divide a map of 6x6"),
+        ("local_attn", {**MINI, "head_dim": 8, "shared": False}, 64, "maps of 8x8 positions"),
+    ],
+)
 def test_one_sentence_for_pictures_that_do_not_fit(name, args, pixels, says):
     with pytest.raises(SaccadeError, match=says):
         saccade.model(name, **args)(torch.zeros(2, 3, pixels, pixels))

@@ -43,7 +43,7 @@ class Reader(nn.Module):
         z = torch.zeros(len(x), 10)
         for i, picture in enumerate(x.mul(255).round().byte()):
             for top, left in self.corners:
-                label = self.known.get(picture[:, top:top + 32, left:left + 32].contiguous().numpy().tobytes())
+                label = self.known.get(picture[:, top : top + 32, left : left + 32].contiguous().numpy().tobytes())
                 if label is not None:
                     z[i, label] += 1
         return z
@@ -103,12 +103,14 @@ def test_small_objects_by_scale_place_and_picture():
     always_three = Fixed(torch.eye(10)[3])
     got = list(small_object_accuracy(subject(always_three), DATA, n=200, backdrops=("procedural_textures", "plain")))
     whole = [r for r in got if r.metric == "object_accuracy"]
-    assert [(r.at["backdrop"], r.at["scale"]) for r in whole] == [(b, s) for b in ("procedural_textures", "plain")
-                                                                 for s in (1.0, 0.5, 0.25)]
+    assert [(r.at["backdrop"], r.at["scale"]) for r in whole] == [
+        (b, s) for b in ("procedural_textures", "plain") for s in (1.0, 0.5, 0.25)
+    ]
     assert all(r.value == 0.1 and r.n == 200 and r.each.sum() == 20 for r in whole)
     for metric, groups in (("object_accuracy_by_place", 9), ("object_accuracy_by_picture", 20)):
-        parts = [r for r in got if r.metric == metric and r.at["backdrop"] == "procedural_textures"
-                 and r.at["scale"] == 0.25]
+        parts = [
+            r for r in got if r.metric == metric and r.at["backdrop"] == "procedural_textures" and r.at["scale"] == 0.25
+        ]
         assert len(parts) == groups and sum(r.n for r in parts) == 200
         assert math.isclose(sum(r.value * r.n for r in parts), 20)
     assert not [r for r in got if r.metric == "object_accuracy_by_place" and r.at["scale"] == 1]
@@ -121,9 +123,11 @@ def test_an_object_that_fills_the_picture_is_the_picture():
 
 def test_places_are_told_apart():
     near = Reader([(top, left) for top in range(11) for left in range(11)])  # a third of the 32 places each way
-    got = {(r.at["row"], r.at["column"]): r for r in
-           small_object_accuracy(subject(near), DATA, n=200, scales=(0.5,), size=64)
-           if r.metric == "object_accuracy_by_place"}
+    got = {
+        (r.at["row"], r.at["column"]): r
+        for r in small_object_accuracy(subject(near), DATA, n=200, scales=(0.5,), size=64)
+        if r.metric == "object_accuracy_by_place"
+    }
     assert got.pop((0, 0)).value == 1
     assert sum(r.value * r.n for r in got.values()) / sum(r.n for r in got.values()) < 0.2  # it guesses there
 
@@ -138,8 +142,10 @@ def test_shuffling_moves_squares_and_loses_none():
 def test_a_bag_of_pixels_does_not_notice_and_a_corner_does():
     torch.manual_seed(0)
     weight = torch.randn(10, 3)
-    bag, corner = (subject(Lambda(f)) for f in (lambda x: x.double().mean((2, 3)) @ weight.double().T,
-                                                lambda x: (x[:, :, 0, 0] - 0.5) @ weight.T))
+    bag, corner = (
+        subject(Lambda(f))
+        for f in (lambda x: x.double().mean((2, 3)) @ weight.double().T, lambda x: (x[:, :, 0, 0] - 0.5) @ weight.T)
+    )
     kept = {r.at["grid"]: r.value for r in patch_shuffle(bag, DATA, n=60) if r.metric == "answer_kept"}
     assert kept == {1: 1.0, 2: 1.0, 4: 1.0, 8: 1.0}
     rows = list(patch_shuffle(corner, DATA, n=200))
@@ -149,12 +155,15 @@ def test_a_bag_of_pixels_does_not_notice_and_a_corner_does():
     assert right[1].value == corner.correct(DATA("test").head(200)).mean() and right[1].each.shape == (200,)
 
 
-@pytest.mark.parametrize(("call", "says"), [
-    (lambda: list(patch_shuffle(subject(Fixed()), DATA, n=4, grids=(3,))), "grid of 3 does not divide"),
-    (lambda: list(top_k_matching(subject(Fixed()), DATA, n=4, k=11)), "k must be between 1 and"),
-    (lambda: list(top_k_matching(subject(Lambda(lambda x: x[:, :, 0, 0])), DATA, n=4)), "answers with 3 classes"),
-    (lambda: list(top_k_matching(subject(Fixed()), Source("digits_on_backgrounds", Settings(), 0))), "of=cifar10"),
-])
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: list(patch_shuffle(subject(Fixed()), DATA, n=4, grids=(3,))), "grid of 3 does not divide"),
+        (lambda: list(top_k_matching(subject(Fixed()), DATA, n=4, k=11)), "k must be between 1 and"),
+        (lambda: list(top_k_matching(subject(Lambda(lambda x: x[:, :, 0, 0])), DATA, n=4)), "answers with 3 classes"),
+        (lambda: list(top_k_matching(subject(Fixed()), Source("digits_on_backgrounds", Settings(), 0))), "of=cifar10"),
+    ],
+)
 def test_one_sentence_for_what_does_not_fit(call, says):
     with pytest.raises(SaccadeError, match=says):
         call()

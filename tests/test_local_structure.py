@@ -30,14 +30,37 @@ from saccade.studies.local_structure.claims import STUDY
 from saccade.study import judge
 from saccade.subjects.subject import Subject
 
-IDS = ["E-H1", "E-H2", "E-H3", "E-F4-resnet50", "E-F4-vit", "E-F4-localvit", "E-F4-order", "E-F4-early", "E-EQ1",
-       "E-T2-random", "E-T2-resnet50", "E-T2-vit", "E-T2-localvit", "E-T2-order", "E-F5-hist", "E-F5-skew", "E-H4",
-       "E-H5", "E-T3-random", "E-T3-resnet50", "E-T3-vit", "E-T3-localvit", "E-C1"]
+IDS = [
+    "E-H1",
+    "E-H2",
+    "E-H3",
+    "E-F4-resnet50",
+    "E-F4-vit",
+    "E-F4-localvit",
+    "E-F4-order",
+    "E-F4-early",
+    "E-EQ1",
+    "E-T2-random",
+    "E-T2-resnet50",
+    "E-T2-vit",
+    "E-T2-localvit",
+    "E-T2-order",
+    "E-F5-hist",
+    "E-F5-skew",
+    "E-H4",
+    "E-H5",
+    "E-T3-random",
+    "E-T3-resnet50",
+    "E-T3-vit",
+    "E-T3-localvit",
+    "E-C1",
+]
 EXACT = {"E-EQ1", "E-T2-random", "E-T3-random"}
 TEXTURES = Settings(of="procedural_textures", hold_out=500)
 
 
 # -- runs
+
 
 def planned(scale, **given):
     return tasks(Scale(scale), STUDY.choose(given))
@@ -46,8 +69,11 @@ def planned(scale, **given):
 def test_every_claim_stands_once_and_differences_touch_known_ones():
     assert [c.id for c in STUDY.claims] == IDS
     assert {claim for d in STUDY.differs for claim in d.touches} <= set(IDS)
-    assert all(c.needs == "paper" for c in STUDY.claims if c.id.startswith("E-F4-") and "test accuracy" in c.statement
-               and "epochs" in c.statement)
+    assert all(
+        c.needs == "paper"
+        for c in STUDY.claims
+        if c.id.startswith("E-F4-") and "test accuracy" in c.statement and "epochs" in c.statement
+    )
 
 
 @pytest.mark.parametrize("scale", ["smoke", "small", "large", "paper"])
@@ -64,26 +90,42 @@ def test_runs_are_unique_paired_and_known(scale):
 
 
 def test_below_paper_scale_all_nets_are_of_one_size():
-    sizes = {arm: models.parameters(models.build(name, **args))
-             for arm, (name, args) in nets(Scale("small"), STUDY.choose({})).items()}
+    sizes = {
+        arm: models.parameters(models.build(name, **args))
+        for arm, (name, args) in nets(Scale("small"), STUDY.choose({})).items()
+    }
     assert len(sizes) == 12 and min(sizes.values()) > 115_000 and max(sizes.values()) < 150_000, sizes
 
 
 def test_the_corners_of_the_ablation_differ_by_their_switches_alone():
     found = nets(Scale("small"), STUDY.choose({}))
-    got = {(args["window"] > 0, args.get("shared", True), args.get("dynamic", True))
-           for name, args in found.values() if name == "local_attn"}
+    got = {
+        (args["window"] > 0, args.get("shared", True), args.get("dynamic", True))
+        for name, args in found.values()
+        if name == "local_attn"
+    }
     assert len(got) == 8 and CELLS[0].arm() == WINDOWS and CELLS[0].arm("depth-wise") == DYNAMIC
     assert {name for arm, (name, _) in nets(Scale("large"), STUDY.choose({"arms": "ablation"})).items()} == {
-        "local_attn", "local_dw"}
+        "local_attn",
+        "local_dw",
+    }
 
 
 def test_choices_reach_the_runs():
-    found = planned("small", images=64, lr=0.01, window=4, backdrop="plain", route="report", arms="main",
-                    photos="procedural_textures")
+    found = planned(
+        "small",
+        images=64,
+        lr=0.01,
+        window=4,
+        backdrop="plain",
+        route="report",
+        arms="main",
+        photos="procedural_textures",
+    )
     assert {t.arm for t in found} == set(MAIN) and {t.run.recipe.images for t in found} == {64}
     assert {t.run.recipe.lr for t in found} == {0.01} and {t.run.data_args["of"] for t in found} == {
-        "procedural_textures"}
+        "procedural_textures"
+    }
     assert next(t for t in found if t.arm == WINDOWS).run.model_args["window"] == 4
     asked = {p.name: p.settings for p in found[0].probes}
     assert asked["top_k_matching"]["route"] == "report" and asked["small_object_accuracy"]["backdrops"] == ("plain",)
@@ -144,14 +186,21 @@ def invented(scores=SCORES, corners=corner, seeds=5, noise=0.002, small=0.05):
             mean = float(shares @ np.arange(5))
             told = [("accuracy", a, {"split": "test"}), ("top_k_matching", mean, {"k": 4})]
             told += [("matching_share", float(s), {"k": 4, "matches": m}) for m, s in enumerate(shares)]
-            told += [("object_accuracy", 0.1 + small * (a - 0.1), {"scale": q, "backdrop": b})
-                     for q in (0.25, 0.5) for b in ("plain", "procedural_textures")]
+            told += [
+                ("object_accuracy", 0.1 + small * (a - 0.1), {"scale": q, "backdrop": b})
+                for q in (0.25, 0.5)
+                for b in ("plain", "procedural_textures")
+            ]
             told += [("shuffled_accuracy", 0.1 + (a - 0.1) / g, {"grid": g}) for g in (1, 2, 4)]
             slow = {0.25: -0.1, 0.75: 0.0} if arm == DYNAMIC else {0.25: 0.0, 0.75: 0.0}
-            told += [("watched", a + slow.get(q, 0.0), {"split": "held_out", "images": int(1000 * q)})
-                     for q in (0.25, 0.5, 0.75, 1.0)]
-            rows += [{"arm": arm, "seed": seed, "run": f"{arm}{seed}", "metric": m, "value": v, "n": 1, **at}
-                     for m, v, at in told]
+            told += [
+                ("watched", a + slow.get(q, 0.0), {"split": "held_out", "images": int(1000 * q)})
+                for q in (0.25, 0.5, 0.75, 1.0)
+            ]
+            rows += [
+                {"arm": arm, "seed": seed, "run": f"{arm}{seed}", "metric": m, "value": v, "n": 1, **at}
+                for m, v, at in told
+            ]
     return Table(tuple(rows))
 
 
@@ -170,8 +219,11 @@ def test_rows_as_the_report_has_them_reproduce_every_claim_that_is_feasible():
 
 
 def test_rows_the_other_way_round_contradict():
-    found = verdicts(invented({RESNET: 0.45, DYNAMIC: 0.38, STATIC: 0.4, WINDOWS: 0.36, VIT: 0.5},
-                              lambda cell: 0.40 - 0.04 * cell.local))
+    found = verdicts(
+        invented(
+            {RESNET: 0.45, DYNAMIC: 0.38, STATIC: 0.4, WINDOWS: 0.36, VIT: 0.5}, lambda cell: 0.40 - 0.04 * cell.local
+        )
+    )
     for name in ("E-H2", "E-H3", "E-F4-order", "E-T2-order", "E-F5-skew", "E-H5", "E-C1"):
         assert found[name].says == "contradicted", name
     assert found["E-H1"].says == "reproduced"
@@ -205,8 +257,10 @@ def test_effects_are_recovered_from_the_corners(switch):
 
 def test_a_test_at_chance_is_left_out_of_the_ablation_and_said():
     found = verdicts(invented(small=0.0))
-    assert found["E-C1"].says == "reproduced" and "left out, as the ResNet is at chance: small objects" in found[
-        "E-C1"].remark
+    assert (
+        found["E-C1"].says == "reproduced"
+        and "left out, as the ResNet is at chance: small objects" in found["E-C1"].remark
+    )
     assert found["E-T3-vit"].says == "reproduced" and found["E-T3-resnet50"].says == "undecided"
 
 
@@ -216,6 +270,7 @@ def test_what_shuffling_leaves_is_above_chance_and_relative():
 
 
 # -- figures and pictures
+
 
 def test_every_figure_is_made_from_nothing_and_from_rows():
     for table in (Table(), invented()):
@@ -230,8 +285,12 @@ def test_the_pictures_are_those_the_nets_are_asked_about():
     images = data("test")
     rows = list(local_pictures(Subject(torch.nn.Identity(), images.mean, images.std), data, n=2, grids=(2,)))
     shown = [r.at["shown"] for r in rows]
-    assert shown == ["mosaic"] * 2 + [f"object, scale {s}" for s in ("1", "0.5", "0.25") for _ in range(2)] + [
-        "shuffled 2 x 2"] * 2
+    assert (
+        shown
+        == ["mosaic"] * 2
+        + [f"object, scale {s}" for s in ("1", "0.5", "0.25") for _ in range(2)]
+        + ["shuffled 2 x 2"] * 2
+    )
     assert all(len(r.at["picture"]) == 3 * 32 * 32 for r in rows) and len(rows[0].at["labels"]) == 4
     whole = (255 * images.batch(torch.tensor([0]))).round().flatten().tolist()
     assert sorted(whole) == sorted(rows[-2].at["picture"])  # shuffling moves pixels and makes none
@@ -243,10 +302,12 @@ def test_the_pictures_are_those_the_nets_are_asked_about():
 
 # -- end to end
 
+
 @pytest.mark.slow
 def test_the_study_runs_at_smoke_on_drawn_data(tmp_path):
-    ran = saccade.run("local_structure", "smoke", lab=tmp_path / "lab", quiet=True, jobs=2, images=64,
-                      photos="procedural_textures")
+    ran = saccade.run(
+        "local_structure", "smoke", lab=tmp_path / "lab", quiet=True, jobs=2, images=64, photos="procedural_textures"
+    )
     table = ran.table()
     assert not table.gaps and len(table.series("accuracy", arm=RESNET, split="test")) == 2
     assert table.at(metric="top_k_matching") and table.at(metric="object_accuracy_by_place", scale=0.25)

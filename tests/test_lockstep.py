@@ -71,10 +71,15 @@ def test_together_as_alone_also_without_kernels():
             same(alone(runs[i]), together[i])
 
 
-@pytest.mark.parametrize("recipe", [{"optimizer": "sgd", "momentum": 0.9, "lr": 0.01, "weight_decay": 1e-3},
-                                    {"optimizer": "adamw", "schedule": "one_cycle", "label_smoothing": 0.1},
-                                    {"optimizer": "sgd", "momentum": 0.0, "lr": 0.01},  # nothing to stack: one by one
-                                    {"clip": 1.0}])
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        {"optimizer": "sgd", "momentum": 0.9, "lr": 0.01, "weight_decay": 1e-3},
+        {"optimizer": "adamw", "schedule": "one_cycle", "label_smoothing": 0.1},
+        {"optimizer": "sgd", "momentum": 0.0, "lr": 0.01},  # nothing to stack: one by one
+        {"clip": 1.0},
+    ],
+)
 def test_every_recipe(recipe):
     runs = [run(seed, 8, **recipe) for seed in range(2)]
     together, _ = ends(train_together(runs, "cpu", [None] * 2))
@@ -172,8 +177,9 @@ def test_stacked_layers_are_the_layers():
     torch.manual_seed(0)
     layers, x = [torch.nn.Linear(84, 10) for _ in range(3)], torch.randn(3, 16, 84, requires_grad=True)
     weight, bias = (torch.stack([getattr(m, n).detach() for m in layers]).requires_grad_() for n in ("weight", "bias"))
-    torch.autograd.gradcheck(stacked.linear, [t.detach().double().requires_grad_()
-                                              for t in (x[:, :2, :5], weight[:, :3, :5], bias[:, :3])])
+    torch.autograd.gradcheck(
+        stacked.linear, [t.detach().double().requires_grad_() for t in (x[:, :2, :5], weight[:, :3, :5], bias[:, :3])]
+    )
     out = stacked.linear(x, weight, bias)
     out.square().sum().backward()
     for i, layer in enumerate(layers):
@@ -255,7 +261,10 @@ def test_a_group_that_breaks_is_done_one_by_one(tmp_path, monkeypatch):
 
 def test_watched_accuracy_is_that_of_the_runs_own_weights():
     runs = [run(0), run(1)]
-    seen = {i: e.accuracy for i, e in train_together(runs, "cpu", [None] * 2)
-            if isinstance(e, Watch) and e.split != "online"}
+    seen = {
+        i: e.accuracy
+        for i, e in train_together(runs, "cpu", [None] * 2)
+        if isinstance(e, Watch) and e.split != "online"
+    }
     for i in range(2):
         assert seen[i] == next(e.accuracy for e in train(runs[i]) if isinstance(e, Watch) and e.split != "online")

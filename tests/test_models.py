@@ -15,8 +15,12 @@ SMALL = {
     "quadratic": {"dim": 16, "heads": 3, "depth": 2, "hidden": 16, "patch": 4, "shell": "reproduction"},
     "learned_relative": {"dim": 16, "heads": 3, "depth": 2, "hidden": 16, "patch": 4, "shell": "reproduction"},
     "conv_stem_vit": {"dim": 16, "heads": 3, "depth": 2, "hidden": 16, "patch": 4, "width": 8},
-    "san": {"plan": "tiny"}, "local_dw": {"size": "mini"}, "resnet18": {"width": 8}, "resnet50": {"width": 8},
-    "convnet": {"width": 8}, "vit": {"dim": 32, "depth": 2},
+    "san": {"plan": "tiny"},
+    "local_dw": {"size": "mini"},
+    "resnet18": {"width": 8},
+    "resnet50": {"width": 8},
+    "convnet": {"width": 8},
+    "vit": {"dim": 32, "depth": 2},
 }
 
 
@@ -42,17 +46,20 @@ def test_same_seed_same_weights_and_no_trace_in_global_state(name):
     assert any(not torch.equal(a[k], c[k]) for k in a)
 
 
-@pytest.mark.parametrize(("name", "args", "count"), [
-    ("lenet", {}, 62_006),
-    ("mha_lenet", {}, 68_064),
-    ("mha_lenet", {"reading": "A", "heads": 1}, 68_064),
-    ("mha_lenet", {"reading": "B"}, 68_378),
-    ("mha_lenet", {"reading": "C"}, 69_006),
-    ("mha_lenet", {"reading": "D"}, 63_262),
-    ("mha_lenet", {"reading": "E"}, 175_406),
-    ("basic_vit", {}, 148_746),
-    ("basic_vit", {"channels": 1}, 144_650),
-])
+@pytest.mark.parametrize(
+    ("name", "args", "count"),
+    [
+        ("lenet", {}, 62_006),
+        ("mha_lenet", {}, 68_064),
+        ("mha_lenet", {"reading": "A", "heads": 1}, 68_064),
+        ("mha_lenet", {"reading": "B"}, 68_378),
+        ("mha_lenet", {"reading": "C"}, 69_006),
+        ("mha_lenet", {"reading": "D"}, 63_262),
+        ("mha_lenet", {"reading": "E"}, 175_406),
+        ("basic_vit", {}, 148_746),
+        ("basic_vit", {"channels": 1}, 144_650),
+    ],
+)
 def test_parameter_counts_of_the_papers(name, args, count):
     assert models.parameters(saccade.model(name, **args)) == count
 
@@ -116,8 +123,12 @@ def test_readings_equal_unfold_linear_and_torchs_own_attention(reading, heads):
 
 
 def test_bad_arguments_are_one_sentence():
-    for args, says in (({"reading": "F"}, 'no reading "F"'), ({"heads": 4}, "heads must divide 6"),
-                       ({"hedas": 2}, "did you mean heads"), ({"head": "meen"}, "did you mean mean")):
+    for args, says in (
+        ({"reading": "F"}, 'no reading "F"'),
+        ({"heads": 4}, "heads must divide 6"),
+        ({"hedas": 2}, "did you mean heads"),
+        ({"head": "meen"}, "did you mean mean"),
+    ):
         with pytest.raises(SaccadeError, match=says):
             saccade.model("mha_lenet", **args)
     with pytest.raises(SaccadeError, match="did you mean lenet"):

@@ -31,7 +31,7 @@ def test_tiles_are_pictures_of_four_classes_in_order():
     assert made.present.shape == (40, 10) and (made.present.sum(1) == 4).all()
     for i in range(0, 40, 8):
         for place, (top, left) in enumerate(((0, 0), (0, 32), (32, 0), (32, 32))):
-            tile = made.x[i, :, top:top + 32, left:left + 32]
+            tile = made.x[i, :, top : top + 32, left : left + 32]
             assert _known(tile, x[y == made.shown[i, place]])
 
 
@@ -106,9 +106,9 @@ def test_objects_are_pasted_unscaled_where_it_says(scale):
     seen = made.batch(torch.arange(30)).mul(255).round().byte()
     where = torch.cat([made.place, made.corner], 1).tolist()
     for picture, thing, which, (top, left, down, right) in zip(seen, made.objects, made.which, where, strict=True):
-        assert torch.equal(picture[:, top:top + 32, left:left + 32], thing)
-        behind = made.behind.pictures[which][:, down:down + made.canvas, right:right + made.canvas].clone()
-        behind[:, top:top + 32, left:left + 32] = thing
+        assert torch.equal(picture[:, top : top + 32, left : left + 32], thing)
+        behind = made.behind.pictures[which][:, down : down + made.canvas, right : right + made.canvas].clone()
+        behind[:, top : top + 32, left : left + 32] = thing
         assert torch.equal(picture, behind)
 
 
@@ -166,18 +166,21 @@ def test_a_folder_of_pictures(tmp_path):
         small_object("test", n=2, backdrop=str(tmp_path / "empty"), **OF)
 
 
-@pytest.mark.parametrize(("name", "change", "says"), [
-    ("mosaic", {"only": (1, 2, 3)}, "needs pictures of 4 different classes, and there are only 3"),
-    ("mosaic", {"n": 0}, "n must be at least 1"),
-    ("mosaic", {"route": "reprot"}, "did you mean report"),
-    ("mosaic", {"crop": "center"}, "did you mean centre"),
-    ("mosaic", {"of": "cifr10"}, "did you mean cifar10"),
-    ("small_object", {"scale": 0}, "scale must be above 0"),
-    ("small_object", {"scale": 1.5}, "at most 1"),
-    ("small_object", {"backdrop": "procedural_texture"}, "did you mean procedural_textures"),
-    ("small_object", {"backdrop": "./nowhere"}, "no folder ./nowhere"),
-    ("small_object", {"split": "held_out"}, 'no split "held_out"'),
-])
+@pytest.mark.parametrize(
+    ("name", "change", "says"),
+    [
+        ("mosaic", {"only": (1, 2, 3)}, "needs pictures of 4 different classes, and there are only 3"),
+        ("mosaic", {"n": 0}, "n must be at least 1"),
+        ("mosaic", {"route": "reprot"}, "did you mean report"),
+        ("mosaic", {"crop": "center"}, "did you mean centre"),
+        ("mosaic", {"of": "cifr10"}, "did you mean cifar10"),
+        ("small_object", {"scale": 0}, "scale must be above 0"),
+        ("small_object", {"scale": 1.5}, "at most 1"),
+        ("small_object", {"backdrop": "procedural_texture"}, "did you mean procedural_textures"),
+        ("small_object", {"backdrop": "./nowhere"}, "no folder ./nowhere"),
+        ("small_object", {"split": "held_out"}, 'no split "held_out"'),
+    ],
+)
 def test_one_sentence_for_bad_input(name, change, says):
     args = {"split": "test", **OF, **change}
     with pytest.raises(SaccadeError, match=says):

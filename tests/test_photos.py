@@ -31,8 +31,12 @@ def test_augmentation_is_only_for_training_and_is_a_shift_with_mirror():
     seen = train.batch(index, rng.stream(0, "augment", 0))
     padded = torch.nn.functional.pad(plain.batch(index), (4,) * 4)
     for i in range(64):
-        views = (v for dy in range(9) for dx in range(9) for v in
-                 (padded[i, :, dy:dy + 32, dx:dx + 32], padded[i, :, dy:dy + 32, dx:dx + 32].flip(-1)))
+        views = (
+            v
+            for dy in range(9)
+            for dx in range(9)
+            for v in (padded[i, :, dy : dy + 32, dx : dx + 32], padded[i, :, dy : dy + 32, dx : dx + 32].flip(-1))
+        )
         assert any(torch.equal(seen[i], v) for v in views)
 
 
@@ -47,10 +51,15 @@ def test_margin_and_mirror_can_be_switched_off():
     assert all(torch.equal(a, b) or torch.equal(a, b.flip(-1)) for a, b in zip(seen, plain, strict=True))
 
 
-@pytest.mark.parametrize(("change", "word"), [
-    ({"p": 10**7}, "at most"), ({"hold_out": 0}, "hold_out"), ({"augment": "blur"}, "augment"),
-    ({"of": "cifr"}, "data set"),
-])
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"p": 10**7}, "at most"),
+        ({"hold_out": 0}, "hold_out"),
+        ({"augment": "blur"}, "augment"),
+        ({"of": "cifr"}, "data set"),
+    ],
+)
 def test_one_sentence_for_bad_input(change, word):
     with pytest.raises(SaccadeError, match=word):
         photos("train", **{**ARGS, **change})

@@ -45,8 +45,9 @@ def test_scaling_keeps_the_centre_and_shrinks_the_ink():
 def test_chain_does_the_first_map_first():
     x = images()
     first, then = pixels.rotation(torch.full((3,), 90.0)), pixels.translation(torch.full((3,), 3.0), torch.zeros(3), 32)
-    torch.testing.assert_close(pixels.warp(x, pixels.chain(first, then)), pixels.warp(pixels.warp(x, first), then),
-                               atol=1e-4, rtol=0)
+    torch.testing.assert_close(
+        pixels.warp(x, pixels.chain(first, then)), pixels.warp(pixels.warp(x, first), then), atol=1e-4, rtol=0
+    )
 
 
 def test_each_image_has_its_own_map():
@@ -58,8 +59,12 @@ def test_each_image_has_its_own_map():
 
 def test_blends():
     ink, scene = torch.tensor([0.0, 0.4, 0.6, 1.0]).view(4, 1, 1, 1), torch.full((4, 3, 1, 1), 0.5)
-    expected = {"opacity": (0.5, 0.7, 0.8, 1.0), "maximum": (0.5, 0.5, 0.6, 1.0), "hard": (0.5, 0.5, 1.0, 1.0),
-                "add": (0.5, 0.9, 1.0, 1.0)}
+    expected = {
+        "opacity": (0.5, 0.7, 0.8, 1.0),
+        "maximum": (0.5, 0.5, 0.6, 1.0),
+        "hard": (0.5, 0.5, 1.0, 1.0),
+        "add": (0.5, 0.9, 1.0, 1.0),
+    }
     for blend, values in expected.items():
         out = pixels.compose(ink, scene, blend)
         assert out.shape == (4, 3, 1, 1)

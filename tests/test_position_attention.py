@@ -26,8 +26,12 @@ def make(kind, **args):
     return kind(6, 3, 5, **args).double()
 
 
-LAYERS = [(QuadraticAttention, {}), (LearnedPositionAttention, {"size": 7, "width": 8}),
-          (ContentAttention, {"size": 7}), (ContentAttention, {"size": 7, "bias": False})]
+LAYERS = [
+    (QuadraticAttention, {}),
+    (LearnedPositionAttention, {"size": 7, "width": 8}),
+    (ContentAttention, {"size": 7}),
+    (ContentAttention, {"size": 7, "bias": False}),
+]
 
 
 def reference(layer, x):

@@ -31,9 +31,7 @@ def by_x(table: Table) -> figures.FigureData:
         {"label": name, "family": family, "where": {"model": model}}
         for name, model, family in (("CNN <b>", "lenet", "cnn"), ("MHA", "mha", "attention"))
     ]
-    return figures.curves(
-        table, y="accuracy", x="x", lines=lines, x_log=2, y_percent=True, title="By <x>", note=NASTY
-    )
+    return figures.curves(table, y="accuracy", x="x", lines=lines, x_log=2, y_percent=True, title="By <x>", note=NASTY)
 
 
 @figure("What the networks see")
@@ -60,9 +58,7 @@ def evidence(value: float = 0.044, n: int = 5, **more: Any) -> Evidence:
     return Evidence(Estimate(value, low, high, n), 0.002, 0.998, "paired t", **more)
 
 
-def verdict(
-    claim: str, says: str, found: Evidence | None = None, p: float | None = None, **more: Any
-) -> Verdict:
+def verdict(claim: str, says: str, found: Evidence | None = None, p: float | None = None, **more: Any) -> Verdict:
     return Verdict(
         claim,
         says,
@@ -77,9 +73,7 @@ def verdict(
 
 
 VERDICTS = (
-    verdict(
-        "D-H1", "reproduced", evidence(parts=(evidence(note="at x=1"), evidence(0.05, note="at x=8"))), 0.0004
-    ),
+    verdict("D-H1", "reproduced", evidence(parts=(evidence(note="at x=1"), evidence(0.05, note="at x=8"))), 0.0004),
     verdict("D-H2", "contradicted", evidence(-0.044), 0.02, differs=("five seeds instead of ten",)),
     verdict("D-H3", "undecided", evidence(0.001), 0.4, remark="about 9 seeds needed; x = 8"),
     verdict("D-H4", "too few seeds (1 of 5)", evidence(n=1)),
@@ -90,9 +84,7 @@ VERDICTS = (
         Evidence(Estimate(6058, 6058, 6058, 0, "exact"), 0, 1, "exact", "parameters"),
         0.0,
     ),
-    Verdict(
-        "D-X", "undecided", NASTY, NASTY, NASTY, NASTY, evidence(unit=NASTY, note=NASTY), 0.5, NASTY, (NASTY,)
-    ),
+    Verdict("D-X", "undecided", NASTY, NASTY, NASTY, NASTY, evidence(unit=NASTY, note=NASTY), 0.5, NASTY, (NASTY,)),
 )
 STUDY = Study(
     name="digits_on_backgrounds",
@@ -100,9 +92,7 @@ STUDY = Study(
     paper=Paper("A. Author 2022 & co", "https://example.org/a?b=1&c=2"),
     tasks=lambda scale, chosen: (),
     figures=(by_x, look),
-    claims=tuple(
-        Claim(v.claim, v.statement, v.paper, v.concluded, v.tested, lambda t: evidence()) for v in VERDICTS
-    ),
+    claims=tuple(Claim(v.claim, v.statement, v.paper, v.concluded, v.tested, lambda t: evidence()) for v in VERDICTS),
     choices=(
         Choice("heads", 2, (1, 2), "Must divide 6 and 16."),
         Choice("blend", "opacity", ("opacity", "add"), NASTY),
@@ -195,8 +185,7 @@ def test_every_claim_is_in_every_format(paths, page):
             assert words in markdown
             assert words in latex
     sentence = (
-        "7 claims: 2 reproduced, 1 contradicted, 2 undecided, 1 with too few seeds and 1 waiting for a "
-        "larger scale."
+        "7 claims: 2 reproduced, 1 contradicted, 2 undecided, 1 with too few seeds and 1 waiting for a larger scale."
     )
     for text in (page.text, markdown, latex):
         assert sentence in text
@@ -375,7 +364,8 @@ def test_the_same_input_gives_the_same_files(tmp_path, paths):
 def test_only_the_formats_asked_for(tmp_path):
     assert set(write(tmp_path / "a", formats=("csv",))) == {
         "csv",
-        "gaps.csv", "training.csv",
+        "gaps.csv",
+        "training.csv",
         "verdicts.json",
         "figures/by_x.csv",
         "figures/look.csv",
@@ -427,9 +417,7 @@ def test_the_summary_counts_every_verdict():
 
 def test_a_judged_study_can_be_written(tmp_path):
     verdicts = judge(STUDY, table(), "small")
-    paths = document.write(
-        STUDY, "small", STUDY.choose({}), table(), verdicts, tmp_path, facts={}, formats=("md",)
-    )
+    paths = document.write(STUDY, "small", STUDY.choose({}), table(), verdicts, tmp_path, facts={}, formats=("md",))
     assert "7 claims: 7 reproduced." in paths["md"].read_text()
 
 

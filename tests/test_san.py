@@ -22,24 +22,28 @@ def random(*shape, dtype=torch.float64, seed=0):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
 
-@pytest.mark.parametrize(("name", "args", "count"), [
-    ("san", {"plan": "truncated"}, 3_737_056),
-    ("san", {"plan": "truncated", "pairwise": False}, 3_851_142),
-    ("san", HA, 352_750),
-    ("san", HA | {"pairwise": False}, 356_282),
-    ("san", HA | {"raw_attention": True, "one_key_map": True}, 352_750),
-    ("conv_stem_vit", {}, 37_394_506),
-    ("conv_stem_vit", HA, 6_531_946),
-    ("conv_stem_vit", {"stem": False}, 37_147_082),
-    ("conv_stem_vit", HA | {"stem": False}, 6_284_522),
-])
+@pytest.mark.parametrize(
+    ("name", "args", "count"),
+    [
+        ("san", {"plan": "truncated"}, 3_737_056),
+        ("san", {"plan": "truncated", "pairwise": False}, 3_851_142),
+        ("san", HA, 352_750),
+        ("san", HA | {"pairwise": False}, 356_282),
+        ("san", HA | {"raw_attention": True, "one_key_map": True}, 352_750),
+        ("conv_stem_vit", {}, 37_394_506),
+        ("conv_stem_vit", HA, 6_531_946),
+        ("conv_stem_vit", {"stem": False}, 37_147_082),
+        ("conv_stem_vit", HA | {"stem": False}, 6_284_522),
+    ],
+)
 def test_parameter_counts_of_the_papers(name, args, count):
     with torch.device("meta"):
         assert models.parameters(saccade.model(name, **args)) == count
 
 
-@pytest.mark.parametrize(("plan", "pair", "patch"), [("san10", 10.53, 11.84), ("san15", 14.07, 16.18),
-                                                     ("san19", 17.60, 20.52)])
+@pytest.mark.parametrize(
+    ("plan", "pair", "patch"), [("san10", 10.53, 11.84), ("san15", 14.07, 16.18), ("san19", 17.60, 20.52)]
+)
 def test_official_sizes_in_millions(plan, pair, patch):
     with torch.device("meta"):
         found = [models.parameters(models.build("san", 1000, plan=plan, pairwise=p)) for p in (True, False)]
@@ -99,8 +103,10 @@ def test_given_keys_take_the_place_of_own_ones(kind):
         kind(32, 3, own_keys=False)(x.float())
 
 
-@pytest.mark.parametrize("args", [{}, {"flat": True}, HA, {"shared": True}, {"frozen_keys": True},
-                                  HA | {"pairwise": False}, {"pairwise": False}])
+@pytest.mark.parametrize(
+    "args",
+    [{}, {"flat": True}, HA, {"shared": True}, {"frozen_keys": True}, HA | {"pairwise": False}, {"pairwise": False}],
+)
 def test_sans_learn_and_show_their_maps(args):
     model = models.build("san", 7, seed=0, plan="tiny", **args)
     x = random(3, 3, 32, 32, dtype=torch.float32)
@@ -113,8 +119,11 @@ def test_sans_learn_and_show_their_maps(args):
 @pytest.mark.parametrize("pairwise", [True, False])
 @pytest.mark.parametrize(("raw", "one"), [(False, False), (True, True)])
 def test_hierarchical_san_is_the_written_out_recursion(pairwise, raw, one):
-    net = models.build("san", seed=0, plan="tiny", pairwise=pairwise, depth=2, **HA, raw_attention=raw,
-                       one_key_map=one).double().eval()
+    net = (
+        models.build("san", seed=0, plan="tiny", pairwise=pairwise, depth=2, **HA, raw_attention=raw, one_key_map=one)
+        .double()
+        .eval()
+    )
     x = random(2, 3, 32, 32)
     pool, passes = net.stages
     pair, keys, h = passes.blocks[0], {}, pool(net.stem(x))
@@ -172,15 +181,18 @@ def test_vits_learn(args):
     assert all(p.grad is not None and torch.isfinite(p.grad).all() for p in net.parameters())
 
 
-@pytest.mark.parametrize(("name", "args", "says"), [
-    ("san", {"plan": "san11"}, "did you mean san1"),
-    ("san", {"one_key_map": True}, "needs frozen_keys"),
-    ("san", {"raw_attention": True}, "set flat=True"),
-    ("san", {"depth": 2}, "set flat=True"),
-    ("san", {"depth": 0, "flat": True}, "depth must be at least 1"),
-    ("conv_stem_vit", {"width": 0}, "width must be at least 1"),
-    ("conv_stem_vit", {"patch": 3}, "patch must divide 32"),
-])
+@pytest.mark.parametrize(
+    ("name", "args", "says"),
+    [
+        ("san", {"plan": "san11"}, "did you mean san1"),
+        ("san", {"one_key_map": True}, "needs frozen_keys"),
+        ("san", {"raw_attention": True}, "set flat=True"),
+        ("san", {"depth": 2}, "set flat=True"),
+        ("san", {"depth": 0, "flat": True}, "depth must be at least 1"),
+        ("conv_stem_vit", {"width": 0}, "width must be at least 1"),
+        ("conv_stem_vit", {"patch": 3}, "patch must divide 32"),
+    ],
+)
 def test_bad_arguments_are_one_sentence(name, args, says):
     with pytest.raises(SaccadeError, match=says):
         saccade.model(name, **args)

@@ -40,10 +40,16 @@ def _files(folder, z, y, write=None):
 
 def _frame(index):
     """As pandas writes a data frame: column names, and row numbers below an empty name."""
+
     def write(file, values):
         values = values if values.ndim == 2 else values[:, None]
-        lines = [",".join([""] * index + [str(i) for i in range(values.shape[1])] if values.shape[1] > 1
-                          else [""] * index + ["label"])]
+        lines = [
+            ",".join(
+                [""] * index + [str(i) for i in range(values.shape[1])]
+                if values.shape[1] > 1
+                else [""] * index + ["label"]
+            )
+        ]
         lines += [",".join([str(i)] * index + [repr(v) for v in row.tolist()]) for i, row in enumerate(values)]
         file.write_text("\n".join(lines) + "\n")
 
@@ -64,8 +70,9 @@ FORMATS = {
     "frame": _frame(0),
     "no newline at the end": lambda f, v: f.write_text(_lines(v)),
     "many newlines at the end": lambda f, v: f.write_text(_lines(v) + "\n\n\n"),
-    "windows": lambda f, v: f.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(
-        ",".join(map(str, np.ravel(r))) for r in v).encode()),
+    "windows": lambda f, v: f.write_bytes(
+        b"\xef\xbb\xbf" + "\r\n".join(",".join(map(str, np.ravel(r))) for r in v).encode()
+    ),
     "quoted": lambda f, v: f.write_text("\n".join(",".join(f'"{c}"' for c in np.ravel(r)) for r in v)),
 }
 
@@ -129,27 +136,30 @@ def test_infinite_scores_have_an_order(tmp_path):
 GOOD = "1,2,3\n4,5,6\n7,8,8\n"
 
 
-@pytest.mark.parametrize(("z", "y", "says"), [
-    (GOOD, "0\n1\n", r"labels\.csv has 2 rows and .*scores\.csv has 3"),
-    (GOOD, "0,1\n1,0\n1,0\n", r"labels\.csv has 2 columns and .*scores\.csv has 3"),
-    ("1,2,3\n4,5\n7,8,9\n", "0\n1\n2\n", "line 2 has 2 columns and the first row has 3"),
-    ("1,2,3\n4,x,6\n7,8,9\n", "0\n1\n2\n", 'line 2, column 2 is "x", not a number'),
-    ("1,2,3\n4,,6\n7,8,9\n", "0\n1\n2\n", "line 2, column 2 is empty"),
-    ("a,b,c\n1,2,3\n4,nan,6\n7,8,9\n", "0\n1\n2\n", r"line 3, column 2 is not a number \(NaN\)"),
-    ("1,2,3\n\n7,8,9\n", "0\n1\n2\n", "line 2 is empty"),
-    ("", "0\n", "has no numbers"),
-    ("a,b,c\n", "0\n", "header and no numbers"),
-    ("a,b\n1,2,3,4\n1,2,3,5\n", "0\n", "2 names in its header and 4 columns"),
-    ("1\n2\n3\n", "0\n1\n2\n", "one column"),
-    ("0,1.5,3\n1,2,6\n2,8,9\n", "0\n1\n2\n", "counts its rows"),
-    (GOOD, "0\n3\n1\n", r"line 2 has the label 3, and the 3 classes of .* are 0 to 2\."),
-    (GOOD, "1\n3\n2\n", "count from 0"),
-    (GOOD, "0\n-1\n2\n", "label -1"),
-    (GOOD, "0\n0.5\n2\n", r"label 0\.5"),
-    (GOOD, "0,1,0\n0,2,0\n1,0,0\n", "line 2 should have only 0 and 1"),
-    (GOOD, "0,1,0\n0,0,0\n1,0,0\n", "line 2 should have only 0 and 1, with at least one 1"),
-    (GOOD, "cat\ndog\nfrog\n", 'line 2, column 1 is "dog", not a number'),
-])
+@pytest.mark.parametrize(
+    ("z", "y", "says"),
+    [
+        (GOOD, "0\n1\n", r"labels\.csv has 2 rows and .*scores\.csv has 3"),
+        (GOOD, "0,1\n1,0\n1,0\n", r"labels\.csv has 2 columns and .*scores\.csv has 3"),
+        ("1,2,3\n4,5\n7,8,9\n", "0\n1\n2\n", "line 2 has 2 columns and the first row has 3"),
+        ("1,2,3\n4,x,6\n7,8,9\n", "0\n1\n2\n", 'line 2, column 2 is "x", not a number'),
+        ("1,2,3\n4,,6\n7,8,9\n", "0\n1\n2\n", "line 2, column 2 is empty"),
+        ("a,b,c\n1,2,3\n4,nan,6\n7,8,9\n", "0\n1\n2\n", r"line 3, column 2 is not a number \(NaN\)"),
+        ("1,2,3\n\n7,8,9\n", "0\n1\n2\n", "line 2 is empty"),
+        ("", "0\n", "has no numbers"),
+        ("a,b,c\n", "0\n", "header and no numbers"),
+        ("a,b\n1,2,3,4\n1,2,3,5\n", "0\n", "2 names in its header and 4 columns"),
+        ("1\n2\n3\n", "0\n1\n2\n", "one column"),
+        ("0,1.5,3\n1,2,6\n2,8,9\n", "0\n1\n2\n", "counts its rows"),
+        (GOOD, "0\n3\n1\n", r"line 2 has the label 3, and the 3 classes of .* are 0 to 2\."),
+        (GOOD, "1\n3\n2\n", "count from 0"),
+        (GOOD, "0\n-1\n2\n", "label -1"),
+        (GOOD, "0\n0.5\n2\n", r"label 0\.5"),
+        (GOOD, "0,1,0\n0,2,0\n1,0,0\n", "line 2 should have only 0 and 1"),
+        (GOOD, "0,1,0\n0,0,0\n1,0,0\n", "line 2 should have only 0 and 1, with at least one 1"),
+        (GOOD, "cat\ndog\nfrog\n", 'line 2, column 1 is "dog", not a number'),
+    ],
+)
 def test_one_sentence_for_each_mistake(z, y, says, tmp_path):
     with pytest.raises(SaccadeError, match=says) as error:
         scores.compare(*_files(tmp_path, z, y))
@@ -174,10 +184,13 @@ def test_files_that_are_none(tmp_path):
 
 
 def _saccade(*words):
-    code = ("import sys; from saccade.__main__ import main\ntry:\n    main()\nfinally:\n"
-            "    assert 'torch' not in sys.modules")
-    return subprocess.run([sys.executable, "-c", code, *map(str, words)], capture_output=True, text=True,
-                          env=os.environ)
+    code = (
+        "import sys; from saccade.__main__ import main\ntry:\n    main()\nfinally:\n"
+        "    assert 'torch' not in sys.modules"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, words)], capture_output=True, text=True, env=os.environ
+    )
 
 
 def test_the_command_answers_without_torch(tmp_path):

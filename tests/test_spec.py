@@ -21,8 +21,9 @@ def test_run_survives_its_own_json():
     assert {run, again} == {run}
 
 
-@pytest.mark.parametrize("change", [{"seed": 1}, {"model": "mha_lenet"}, {"recipe": Recipe(images=101)},
-                                    {"version": 99}])
+@pytest.mark.parametrize(
+    "change", [{"seed": 1}, {"model": "mha_lenet"}, {"recipe": Recipe(images=101)}, {"version": 99}]
+)
 def test_every_part_of_a_run_moves_its_key(change):
     base = {"model": "lenet", "data": "d", "recipe": Recipe(images=100), "seed": 0}
     assert Run(**base).key != Run(**{**base, **change}).key
@@ -33,11 +34,16 @@ def test_the_key_of_a_known_run_stays():
     assert Run("lenet", "digits_on_backgrounds", Recipe(images=320), 0).key == "fb07e309a885"
 
 
-@pytest.mark.parametrize(("bad", "says"), [
-    ({"images": 0}, "images must be at least 1"), ({"images": 1, "lr": -1}, "lr must be above 0"),
-    ({"images": 1, "optimizer": "adma"}, "did you mean adam"), ({"images": 1, "momentum": 1.0}, "momentum"),
-    ({"images": 1, "precision": "half"}, "no precision"),
-])
+@pytest.mark.parametrize(
+    ("bad", "says"),
+    [
+        ({"images": 0}, "images must be at least 1"),
+        ({"images": 1, "lr": -1}, "lr must be above 0"),
+        ({"images": 1, "optimizer": "adma"}, "did you mean adam"),
+        ({"images": 1, "momentum": 1.0}, "momentum"),
+        ({"images": 1, "precision": "half"}, "no precision"),
+    ],
+)
 def test_a_recipe_out_of_range_is_one_sentence(bad, says):
     with pytest.raises(SaccadeError, match=says) as caught:
         Recipe(**bad)

@@ -63,10 +63,16 @@ def test_t_interval_coverage(n):
     assert rate(e.low <= 0 <= e.high for e in found) == pytest.approx(0.95, abs=0.015)
 
 
-@pytest.mark.parametrize(("successes", "n", "low", "high"), [
-    # scipy.stats.binomtest(k, n).proportion_ci(method="wilson")
-    (8, 10, 0.4901624715, 0.9433178485), (0, 20, 0.0, 0.1611251581), (20, 20, 0.8388748419, 1.0),
-    (431, 500, 0.8289979864, 0.8894819911)])
+@pytest.mark.parametrize(
+    ("successes", "n", "low", "high"),
+    [
+        # scipy.stats.binomtest(k, n).proportion_ci(method="wilson")
+        (8, 10, 0.4901624715, 0.9433178485),
+        (0, 20, 0.0, 0.1611251581),
+        (20, 20, 0.8388748419, 1.0),
+        (431, 500, 0.8289979864, 0.8894819911),
+    ],
+)
 def test_wilson_interval(successes, n, low, high):
     found = stats.proportion(successes, n)
     assert (found.low, found.high) == pytest.approx((low, high), abs=1e-9)
@@ -85,7 +91,8 @@ def test_greater_known_answer():
     assert found.p == pytest.approx(0.00276830221, abs=1e-10)
     assert found.p + found.p_against == pytest.approx(1)
     assert (found.estimate.value, found.estimate.low, found.estimate.high) == pytest.approx(
-        (0.029, 0.0142038658, 0.0437961342), abs=1e-9)
+        (0.029, 0.0142038658, 0.0437961342), abs=1e-9
+    )
     assert (found.method, found.unit, found.note) == ("paired t, one-sided", "points", "x=8")
     assert stats.greater(A, B, margin=0.02).p == pytest.approx(0.0832615873, abs=1e-9)
     assert stats.greater(A, B, margin=0.02).estimate == found.estimate
@@ -110,10 +117,18 @@ def test_seeds_are_paired_by_name_and_unshared_ones_left_out():
     assert "run more seeds" in str(few.value)
 
 
-@pytest.mark.parametrize(("b", "margin", "p"), [
-    ((0.2, 0.3, 0.6), 0.0, 0.0), ((0.4, 0.5, 0.8), 0.0, 1.0), ((0.3, 0.4, 0.7), 0.0, 0.5),
-    # 0.3 − 0.2 and 0.7 − 0.6 differ in the last bits, from each other and from 0.1
-    ((0.2, 0.3, 0.6), 0.1, 0.5), ((0.2, 0.3, 0.6), 0.09, 0.0), ((0.2, 0.3, 0.6), 0.11, 1.0)])
+@pytest.mark.parametrize(
+    ("b", "margin", "p"),
+    [
+        ((0.2, 0.3, 0.6), 0.0, 0.0),
+        ((0.4, 0.5, 0.8), 0.0, 1.0),
+        ((0.3, 0.4, 0.7), 0.0, 0.5),
+        # 0.3 − 0.2 and 0.7 − 0.6 differ in the last bits, from each other and from 0.1
+        ((0.2, 0.3, 0.6), 0.1, 0.5),
+        ((0.2, 0.3, 0.6), 0.09, 0.0),
+        ((0.2, 0.3, 0.6), 0.11, 1.0),
+    ],
+)
 def test_equal_differences_are_decided_by_their_sign(b, margin, p):
     found = stats.greater(series((0.3, 0.4, 0.7)), series(b), margin=margin)
     assert (found.p, found.p_against) == (p, 1 - p)
@@ -221,8 +236,10 @@ def test_all_of_with_counted_parts():
 def test_all_of_never_errs_more_often_than_its_parts():
     one, two = draws(7, 2, 2000, 5)
     for shift in (0, 0.5, 5):  # the second part null, nearly true, plainly true
-        found = [stats.all_of(stats.above(series(u), 0), stats.above(series(v + shift), 0))
-                 for u, v in zip(one, two, strict=True)]
+        found = [
+            stats.all_of(stats.above(series(u), 0), stats.above(series(v + shift), 0))
+            for u, v in zip(one, two, strict=True)
+        ]
         assert rate(e.p < 0.05 for e in found) <= 0.06
         # the first part lies on its border, so the opposite of "all" is not true either
         assert rate(e.p_against < 0.05 for e in found) <= 0.06
@@ -235,7 +252,8 @@ def test_spread_greater_known_answer():
     assert found.p == pytest.approx(0.000234971945, abs=1e-12)
     assert found.p + found.p_against == pytest.approx(1)
     assert (found.estimate.value, found.estimate.low, found.estimate.high) == pytest.approx(
-        (4.4472337971, 2.6072486070, 7.5857317148), abs=1e-9)
+        (4.4472337971, 2.6072486070, 7.5857317148), abs=1e-9
+    )
     assert found.unit == "ratio"
     assert stats.spread_greater(x, y, ratio=1.5).p == pytest.approx(0.00143127555, abs=1e-10)
     assert stats.spread_greater(x, y, ratio=found.estimate.low).p == pytest.approx(0.025)
@@ -269,8 +287,9 @@ def test_spread_greater_error_and_coverage(n, correlation):
 
 def test_seeds_needed_for_a_spread_give_the_power():
     rng = np.random.default_rng(5)
-    found = [stats.spread_greater(series(3 * rng.standard_normal(10)), series(rng.standard_normal(10)))
-             for _ in range(1500)]
+    found = [
+        stats.spread_greater(series(3 * rng.standard_normal(10)), series(rng.standard_normal(10))) for _ in range(1500)
+    ]
     n = round(float(np.median([e.seeds_needed or np.inf for e in found])))
     assert 6 <= n <= 14  # sds of 3 and 1 have a correlation of 0.8 between sum and difference: about 10
     assert rate(e.p < 0.025 for e in found) == pytest.approx(0.85, abs=0.1)
@@ -383,33 +402,39 @@ def test_power_law_of_one_seed_uses_its_residuals_and_says_so():
 GOOD = [[0.5, 0.4, 0.3, 0.2]]
 
 
-@pytest.mark.parametrize(("sizes", "errors", "says"), [
-    ([1, 2, 4], [[0.5, 0.4, 0.3]], "at least four sizes, not 3"),
-    ([1, 2, 4, 8], [[0.5, 0.4, 0.3, 0.0]], "zero or negative error points cannot be fitted on a log scale"),
-    ([1, 2, 4, 8], [[0.5, 0.4, -0.3, 0.1]], "zero or negative"),
-    ([1, 2, 4, 8], [*GOOD, [0.5, math.nan, 0.3, 0.2]], "the error in row 1 at size 2 is nan"),
-    ([1, 2, 4, 8], [0.5, 0.4, 0.3, 0.2], r"shape \(seeds, 4\), not \(4,\)"),
-    ([1, 2, 4, 8], [[0.5, 0.4, 0.3]], r"not \(1, 3\)"),
-    ([1, 2, 4, 8], [], "one row a seed"),
-    ([1, 2, 4, 8], [[0.5, 0.4, 0.3, 0.2], [0.5]], "needs numbers"),
-    ([1, 4, 2, 8], GOOD, "increasing"),
-    ([0, 2, 4, 8], GOOD, "positive"),
-    ([1, 2, 2, 8], GOOD, "increasing"),
-])
+@pytest.mark.parametrize(
+    ("sizes", "errors", "says"),
+    [
+        ([1, 2, 4], [[0.5, 0.4, 0.3]], "at least four sizes, not 3"),
+        ([1, 2, 4, 8], [[0.5, 0.4, 0.3, 0.0]], "zero or negative error points cannot be fitted on a log scale"),
+        ([1, 2, 4, 8], [[0.5, 0.4, -0.3, 0.1]], "zero or negative"),
+        ([1, 2, 4, 8], [*GOOD, [0.5, math.nan, 0.3, 0.2]], "the error in row 1 at size 2 is nan"),
+        ([1, 2, 4, 8], [0.5, 0.4, 0.3, 0.2], r"shape \(seeds, 4\), not \(4,\)"),
+        ([1, 2, 4, 8], [[0.5, 0.4, 0.3]], r"not \(1, 3\)"),
+        ([1, 2, 4, 8], [], "one row a seed"),
+        ([1, 2, 4, 8], [[0.5, 0.4, 0.3, 0.2], [0.5]], "needs numbers"),
+        ([1, 4, 2, 8], GOOD, "increasing"),
+        ([0, 2, 4, 8], GOOD, "positive"),
+        ([1, 2, 2, 8], GOOD, "increasing"),
+    ],
+)
 def test_power_law_refusals(sizes, errors, says):
     with pytest.raises(SaccadeError, match=says):
         stats.fit_power_law(sizes, errors)
 
 
-@pytest.mark.parametrize(("call", "says"), [
-    (lambda: stats.estimate({0: 0.5, 7: math.nan}), "seed 7 has the value nan; leave out"),
-    (lambda: stats.greater({0: 1.0, 1: math.inf}, {0: 1.0, 1: 1.0}), "seed 1 has the value inf"),
-    (lambda: stats.estimate([1, 2], level=95), "level of an interval must lie between 0 and 1"),
-    (lambda: stats.proportion(11, 10), "not 11 of 10"),
-    (lambda: stats.proportion(0, 0), "n ≥ 1"),
-    (lambda: stats.equivalent(A, B, margin=0), "margin .* must be above 0"),
-    (lambda: stats.spread_greater(A, B, ratio=-1), "ratio of spreads must be above 0"),
-])
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: stats.estimate({0: 0.5, 7: math.nan}), "seed 7 has the value nan; leave out"),
+        (lambda: stats.greater({0: 1.0, 1: math.inf}, {0: 1.0, 1: 1.0}), "seed 1 has the value inf"),
+        (lambda: stats.estimate([1, 2], level=95), "level of an interval must lie between 0 and 1"),
+        (lambda: stats.proportion(11, 10), "not 11 of 10"),
+        (lambda: stats.proportion(0, 0), "n ≥ 1"),
+        (lambda: stats.equivalent(A, B, margin=0), "margin .* must be above 0"),
+        (lambda: stats.spread_greater(A, B, ratio=-1), "ratio of spreads must be above 0"),
+    ],
+)
 def test_bad_input_gets_a_sentence(call, says):
     with pytest.raises(SaccadeError, match=says):
         call()

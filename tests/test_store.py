@@ -58,9 +58,11 @@ def test_a_claimed_run_is_nobody_elses_until_released(lab):
 
 
 def test_a_dead_processs_lease_is_taken_over_at_once(lab):
-    code = ("import sys, os; from saccade.lab.store import Lab; from saccade.spec import *;"
-            "lab = Lab(sys.argv[1]);"
-            "lab.claim(Run('lenet', 'd', Recipe(images=1), 0, data_args=Settings(backgrounds=2)), {}); os._exit(9)")
+    code = (
+        "import sys, os; from saccade.lab.store import Lab; from saccade.spec import *;"
+        "lab = Lab(sys.argv[1]);"
+        "lab.claim(Run('lenet', 'd', Recipe(images=1), 0, data_args=Settings(backgrounds=2)), {}); os._exit(9)"
+    )
     subprocess.run([sys.executable, "-c", code, str(lab.root)], check=False)
     assert (lab.folder(a_run().key) / "lease").exists()
     assert lab.claim(a_run(), {}) is not None
@@ -86,11 +88,15 @@ def test_a_taken_lease_is_noticed_by_its_former_holder(lab, monkeypatch):
 
 
 def test_many_processes_claim_each_run_once(lab):
-    code = ("import sys, time; from saccade.lab.store import Lab; from saccade.spec import *; lab = Lab(sys.argv[1])\n"
-            "got = [s for s in range(30) if lab.claim(Run('lenet', 'd', Recipe(images=1), s, "
-            "data_args=Settings(backgrounds=2)), {})]\nprint(*got); sys.stdout.flush(); time.sleep(1.5)")
-    workers = [subprocess.Popen([sys.executable, "-c", code, str(lab.root)], stdout=subprocess.PIPE, text=True)
-               for _ in range(4)]
+    code = (
+        "import sys, time; from saccade.lab.store import Lab; from saccade.spec import *; lab = Lab(sys.argv[1])\n"
+        "got = [s for s in range(30) if lab.claim(Run('lenet', 'd', Recipe(images=1), s, "
+        "data_args=Settings(backgrounds=2)), {})]\nprint(*got); sys.stdout.flush(); time.sleep(1.5)"
+    )
+    workers = [
+        subprocess.Popen([sys.executable, "-c", code, str(lab.root)], stdout=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
     got = [w.communicate()[0].split() for w in workers]
     assert sorted(int(s) for some in got for s in some) == list(range(30))
 

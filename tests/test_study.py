@@ -11,8 +11,27 @@ from saccade.lab.table import Table
 from saccade.spec import SaccadeError, Scale
 from saccade.study import MIN_PAIRS, Choice, Claim, Study, judge
 
-IDS = ["D-H1", "D-H2", "D-H3", "D-H4", "D-H5", "D-F8-x8", "D-F8-rise", "D-F8-cross", "D-F8-gap", "D-F9-pattern",
-       "D-F9-scale", "D-F10-slope", "D-F10-cnn", "D-F11-slope", "D-F12-slope", "D-V1", "D-P1", "D-L1", "D-L2"]
+IDS = [
+    "D-H1",
+    "D-H2",
+    "D-H3",
+    "D-H4",
+    "D-H5",
+    "D-F8-x8",
+    "D-F8-rise",
+    "D-F8-cross",
+    "D-F8-gap",
+    "D-F9-pattern",
+    "D-F9-scale",
+    "D-F10-slope",
+    "D-F10-cnn",
+    "D-F11-slope",
+    "D-F12-slope",
+    "D-V1",
+    "D-P1",
+    "D-L1",
+    "D-L2",
+]
 
 
 def a_study(*tests, **more):
@@ -85,8 +104,11 @@ def test_a_claim_may_need_a_larger_scale():
 def test_choices_are_checked():
     study = a_study(choices=(Choice("heads", 2, (1, 2), ""), Choice("images", 0, (), "")))
     assert dict(study.choose({"heads": 1})) == {"heads": 1, "images": 0}
-    for bad, message in (({"hedas": 1}, "did you mean heads"), ({"heads": 3}, "one of 1, 2"),
-                         ({"images": "x"}, "must be int")):
+    for bad, message in (
+        ({"hedas": 1}, "did you mean heads"),
+        ({"heads": 3}, "one of 1, 2"),
+        ({"images": "x"}, "must be int"),
+    ):
         with pytest.raises(SaccadeError, match=message):
             study.choose(bad)
 
@@ -140,8 +162,9 @@ def invented(digits, ood, keep, trained=0.95):
             for v in severities if name != "n" else ():
                 hurt = {"translation": v / 5, "rotation": v / 50, "scale": 2 * (1 - v)}[name]
                 kept = 1 - hurt * (1 - keep(arm, name))
-                rows.append({**base, "metric": "accuracy", "transform": name, "severity": v,
-                             "value": top * kept + noise()})
+                rows.append(
+                    {**base, "metric": "accuracy", "transform": name, "severity": v, "value": top * kept + noise()}
+                )
     return Table(tuple(rows))
 
 
@@ -152,8 +175,20 @@ def test_a_world_as_in_the_thesis_is_reproduced(digits):
 
     keep = lambda arm, name: (0.5 if "CNN" in arm else 0.2) + (0.3 if "pooled" in arm else 0)  # noqa: E731
     verdicts = {v.claim: v.says for v in judge(digits, invented(digits, ood, keep), "large")}
-    for claim in ("D-H1", "D-H2", "D-H3", "D-H4", "D-H5", "D-F8-x8", "D-F8-rise", "D-F8-cross", "D-F8-gap", "D-F10-cnn",
-                  "D-P1", "D-L1"):
+    for claim in (
+        "D-H1",
+        "D-H2",
+        "D-H3",
+        "D-H4",
+        "D-H5",
+        "D-F8-x8",
+        "D-F8-rise",
+        "D-F8-cross",
+        "D-F8-gap",
+        "D-F10-cnn",
+        "D-P1",
+        "D-L1",
+    ):
         assert verdicts[claim] == "reproduced", claim
 
 

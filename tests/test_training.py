@@ -25,11 +25,18 @@ def losses(run, n=10):
     return [float(e.loss) for e in itertools.islice(steps, n)]
 
 
-@pytest.mark.parametrize(("name", "recipe"), [
-    ("adam", {}), ("sgd", {"optimizer": "sgd", "momentum": 0.9, "lr": 0.01}),
-    ("adamw_cosine", {"optimizer": "adamw", "weight_decay": 0.01, "schedule": "cosine", "warmup": 0.2, "clip": 1.0}),
-    ("one_cycle", {"schedule": "one_cycle", "label_smoothing": 0.1}),
-])
+@pytest.mark.parametrize(
+    ("name", "recipe"),
+    [
+        ("adam", {}),
+        ("sgd", {"optimizer": "sgd", "momentum": 0.9, "lr": 0.01}),
+        (
+            "adamw_cosine",
+            {"optimizer": "adamw", "weight_decay": 0.01, "schedule": "cosine", "warmup": 0.2, "clip": 1.0},
+        ),
+        ("one_cycle", {"schedule": "one_cycle", "label_smoothing": 0.1}),
+    ],
+)
 def test_first_losses_are_those_on_record(tiny_run, name, recipe):
     """When this fails because training changed on purpose: bump spec.TRAINING_VERSION and write the file anew."""
     got = losses(tiny_run(images=160, **recipe))
@@ -89,8 +96,9 @@ def noisy(classes=10, *, p=0.5):
 def test_dropout_is_drawn_by_step_and_survives_a_resume(tiny_run, monkeypatch):
     from saccade import registry
 
-    monkeypatch.setitem(registry._plugins, ("model", "noisy"),
-                        registry.Card("model", "noisy", "", __name__, args={"p": 0.5}))
+    monkeypatch.setitem(
+        registry._plugins, ("model", "noisy"), registry.Card("model", "noisy", "", __name__, args={"p": 0.5})
+    )
     run = tiny_run(images=160, model="noisy")
     state = next(e.state() for e in train(run) if isinstance(e, Step) and e.step == 4)
     torch.rand(17)

@@ -22,8 +22,11 @@ PROBE = Probe("accuracy", splits=("id",), n=20)
 
 
 def task(seed=0, images=160, arm="", model="lenet", **recipe):
-    return Task(Run(model, "digits_on_backgrounds", Recipe(images=images, watch=1, **recipe), seed, data_args=DRAWN),
-                (PROBE,), arm)
+    return Task(
+        Run(model, "digits_on_backgrounds", Recipe(images=images, watch=1, **recipe), seed, data_args=DRAWN),
+        (PROBE,),
+        arm,
+    )
 
 
 def do(lab, *tasks, jobs=2, **how):
@@ -69,9 +72,11 @@ def test_a_diverged_run_is_kept_and_the_rest_goes_on(lab):
 
 def test_a_model_that_raises_is_marked_failed_and_tried_again_on_request_only(lab, tmp_path):
     plugin = tmp_path / "mine.py"
-    plugin.write_text("from torch import nn\nfrom saccade.registry import model\n\n\n@model(family='other')\n"
-                      "def broken(classes=10, *, size=3):\n    '''Prints, then raises.'''\n    print('noise')\n"
-                      "    return nn.Linear(size, classes)\n")
+    plugin.write_text(
+        "from torch import nn\nfrom saccade.registry import model\n\n\n@model(family='other')\n"
+        "def broken(classes=10, *, size=3):\n    '''Prints, then raises.'''\n    print('noise')\n"
+        "    return nn.Linear(size, classes)\n"
+    )
     from saccade import registry
 
     registry.load_plugin(str(plugin))
@@ -86,12 +91,16 @@ def test_a_model_that_raises_is_marked_failed_and_tried_again_on_request_only(la
 
 @pytest.mark.slow
 def test_two_launchers_share_one_lab_and_never_both_do_a_run(lab):
-    code = ("import sys, json; sys.path.insert(0, sys.argv[2]); from test_work import *\n"
-            "lab = Lab(sys.argv[1]); print(json.dumps([(e['key'], e['event']) for e in "
-            "do(lab, *[task(s, 480) for s in range(6)], jobs=1)]))")
+    code = (
+        "import sys, json; sys.path.insert(0, sys.argv[2]); from test_work import *\n"
+        "lab = Lab(sys.argv[1]); print(json.dumps([(e['key'], e['event']) for e in "
+        "do(lab, *[task(s, 480) for s in range(6)], jobs=1)]))"
+    )
     here = os.path.dirname(__file__)
-    both = [subprocess.Popen([sys.executable, "-c", code, str(lab.root), here], stdout=subprocess.PIPE, text=True)
-            for _ in range(2)]
+    both = [
+        subprocess.Popen([sys.executable, "-c", code, str(lab.root), here], stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
     heard = [json.loads(p.communicate(timeout=120)[0]) for p in both]
     for seed in range(6):
         key = task(seed, 480).run.key
@@ -119,8 +128,20 @@ def test_a_plugin_that_breaks_the_worker_is_one_sentence(lab, tmp_path):
         do(lab, task(), plugins=[str(tmp_path / "nowhere.py")], jobs=1)
 
 
-RUN = ["run", "digits_on_backgrounds", "--scale", "smoke", "--only", "CNN", "--jobs", "2", "--json",
-       "--set", "digits=procedural_digits", "scenes=procedural_textures"]
+RUN = [
+    "run",
+    "digits_on_backgrounds",
+    "--scale",
+    "smoke",
+    "--only",
+    "CNN",
+    "--jobs",
+    "2",
+    "--json",
+    "--set",
+    "digits=procedural_digits",
+    "scenes=procedural_textures",
+]
 
 
 def command(lab, images=9600):
@@ -132,8 +153,12 @@ def weights_of(lab):
 
 
 def log_of(lab):
-    return [json.loads(line)["event"] for p in lab.glob("runs/*/log.jsonl") for line in p.read_text().splitlines()
-            if line.endswith("}")]
+    return [
+        json.loads(line)["event"]
+        for p in lab.glob("runs/*/log.jsonl")
+        for line in p.read_text().splitlines()
+        if line.endswith("}")
+    ]
 
 
 @pytest.mark.slow
@@ -147,8 +172,9 @@ def test_ten_kills_at_random_moments_lose_nothing_and_change_no_bit(tmp_path):
     env = {**os.environ, "SACCADE_SAVE_EVERY": "0.5"}
     for _ in range(10):
         begun = len(log_of(lab))
-        process = subprocess.Popen(command(lab, 32_000), env=env, start_new_session=True, stdout=subprocess.DEVNULL,
-                                   stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            command(lab, 32_000), env=env, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         while len(log_of(lab)) < begun + 4 and process.poll() is None:  # started, then points of the curve
             time.sleep(0.05)
         time.sleep(rng.uniform(0.0, 2.0))
@@ -171,8 +197,9 @@ def test_ten_kills_at_random_moments_lose_nothing_and_change_no_bit(tmp_path):
 
 def test_ctrl_c_saves_and_the_same_command_goes_on(tmp_path):
     lab = tmp_path / "lab"
-    process = subprocess.Popen(command(lab), start_new_session=True, stderr=subprocess.PIPE, stdout=subprocess.PIPE,
-                               text=True)
+    process = subprocess.Popen(
+        command(lab), start_new_session=True, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     deadline = time.time() + 60
     while not list(lab.glob("runs/*/log.jsonl")) and time.time() < deadline:
         time.sleep(0.1)
@@ -186,8 +213,11 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(tmp_path):
 def test_a_gpu_is_shared_by_as_many_small_runs_as_fit(monkeypatch):
     """No GPU here: what nvidia-smi would print stands in for it."""
     monkeypatch.setattr(launch, "cores", lambda: 8)
-    monkeypatch.setattr(launch, "_ask_nvidia", lambda *words: ["24000", "3000"] if "memory.free" in words[0] else
-                        ["GPU 0: one", "GPU 1: two"])
+    monkeypatch.setattr(
+        launch,
+        "_ask_nvidia",
+        lambda *words: ["24000", "3000"] if "memory.free" in words[0] else ["GPU 0: one", "GPU 1: two"],
+    )
     places, need = launch.devices("cuda"), 1000 * 2**20
     assert places == ["cuda:0", "cuda:1"]
     assert launch.share(places, need, None) == ["cuda:0", "cuda:1", "cuda:0", "cuda:0", "cuda:0"]

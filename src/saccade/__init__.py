@@ -11,11 +11,29 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "model": "api", "train": "api", "run": "api", "probe": "api", "compare": "api",
-    "Paper": "spec", "Probe": "spec", "Recipe": "spec", "Run": "spec", "Row": "spec", "SaccadeError": "spec",
-    "Scale": "spec", "Settings": "spec", "Task": "spec", "Estimate": "spec", "Difference": "spec",
-    "Choice": "study", "Study": "study", "claim": "study", "figure": "study", "judge": "study",
-    "Table": "lab.table", "Lab": "lab.store",
+    "model": "api",
+    "train": "api",
+    "run": "api",
+    "probe": "api",
+    "compare": "api",
+    "Paper": "spec",
+    "Probe": "spec",
+    "Recipe": "spec",
+    "Run": "spec",
+    "Row": "spec",
+    "SaccadeError": "spec",
+    "Scale": "spec",
+    "Settings": "spec",
+    "Task": "spec",
+    "Estimate": "spec",
+    "Difference": "spec",
+    "Choice": "study",
+    "Study": "study",
+    "claim": "study",
+    "figure": "study",
+    "judge": "study",
+    "Table": "lab.table",
+    "Lab": "lab.store",
 }
 __all__ = sorted(_HOMES)
 

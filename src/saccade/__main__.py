@@ -50,8 +50,12 @@ def under_torchrun() -> None:
 def overview() -> list[tuple[str, str]]:
     """Name and first docstring line of every function of commands.py under @command()."""
     tree = ast.parse(Path(__file__).with_name("cli").joinpath("commands.py").read_text())
-    marked = [node for node in tree.body if isinstance(node, ast.FunctionDef)
-              and any(ast.unparse(mark).startswith("command(") for mark in node.decorator_list)]
+    marked = [
+        node
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef)
+        and any(ast.unparse(mark).startswith("command(") for mark in node.decorator_list)
+    ]
     return [(node.name.strip("_"), (ast.get_docstring(node) or "").partition("\n")[0]) for node in marked]
 
 

@@ -23,20 +23,50 @@ def model(name: str, classes: int = 10, **args: Any) -> nn.Module:
     return models.build(name, classes, **args)
 
 
-def train(name: str, data: str, *, recipe: Recipe, seeds: int | Sequence[int] = 5, lab: str | Path = "lab",
-          model_args: Mapping[str, Any] | None = None, data_args: Mapping[str, Any] | None = None,
-          probes: Sequence[Probe] = (), device: str = "auto", jobs: int | None = None, quiet: bool = False) -> Table:
+def train(
+    name: str,
+    data: str,
+    *,
+    recipe: Recipe,
+    seeds: int | Sequence[int] = 5,
+    lab: str | Path = "lab",
+    model_args: Mapping[str, Any] | None = None,
+    data_args: Mapping[str, Any] | None = None,
+    probes: Sequence[Probe] = (),
+    device: str = "auto",
+    jobs: int | None = None,
+    quiet: bool = False,
+) -> Table:
     """Train one model over seeds in worker processes; what the lab already has is not repeated."""
     chosen = range(seeds) if isinstance(seeds, int) else seeds
     registry.check_args("model", name, model_args or {})
     registry.check_args("data", data, data_args or {})
-    tasks = [Task(Run(registry.card("model", name).name, registry.card("data", data).name, recipe, s,
-                      Settings(model_args), Settings(data_args)), tuple(probes)) for s in chosen]
+    tasks = [
+        Task(
+            Run(
+                registry.card("model", name).name,
+                registry.card("data", data).name,
+                recipe,
+                s,
+                Settings(model_args),
+                Settings(data_args),
+            ),
+            tuple(probes),
+        )
+        for s in chosen
+    ]
     return train_all(tasks, Lab(lab).open(), device=device, jobs=jobs, quiet=quiet)
 
 
-def train_all(tasks: Sequence[Task], lab: Lab, *, device: str = "auto", jobs: int | None = None,
-              plugins: Sequence[str] = (), quiet: bool = False) -> Table:
+def train_all(
+    tasks: Sequence[Task],
+    lab: Lab,
+    *,
+    device: str = "auto",
+    jobs: int | None = None,
+    plugins: Sequence[str] = (),
+    quiet: bool = False,
+) -> Table:
     pipeline.fetch(tasks, terminal.printer(quiet))
     found = plan.examine(lab, tasks)
     if found.damaged:
@@ -49,8 +79,15 @@ def train_all(tasks: Sequence[Task], lab: Lab, *, device: str = "auto", jobs: in
     return plan.table_of(lab, tasks)
 
 
-def probe(subject: nn.Module, probes: Sequence[str | Probe], data: str, *, seed: int = 0,
-          data_args: Mapping[str, Any] | None = None, device: str = "cpu") -> Table:
+def probe(
+    subject: nn.Module,
+    probes: Sequence[str | Probe],
+    data: str,
+    *,
+    seed: int = 0,
+    data_args: Mapping[str, Any] | None = None,
+    device: str = "cpu",
+) -> Table:
     """Put any torch model through probes. One model: the images are the replicates, and n counts them."""
     where = Source(registry.card("data", data).name, Settings(data_args), seed, device)
     images = where("train")
@@ -59,9 +96,20 @@ def probe(subject: nn.Module, probes: Sequence[str | Probe], data: str, *, seed:
     for p in probes:
         named = Probe(p) if isinstance(p, str) else p
         for row in registry.find("probe", named.name)(asked, where, **named.settings):
-            rows.append({**row.at, "metric": row.metric, "value": row.value, "n": row.n, "seed": seed,
-                         "probe": named.name, "model": type(subject).__name__, "data": data, "arm": "outside",
-                         "run": ""})
+            rows.append(
+                {
+                    **row.at,
+                    "metric": row.metric,
+                    "value": row.value,
+                    "n": row.n,
+                    "seed": seed,
+                    "probe": named.name,
+                    "model": type(subject).__name__,
+                    "data": data,
+                    "arm": "outside",
+                    "run": "",
+                }
+            )
     return Table(tuple(rows))
 
 
@@ -70,8 +118,16 @@ def compare(table: Table, a: str, b: str, metric: str = "accuracy", **where: Any
     return stats.greater(table.series(metric, arm=a, **where), table.series(metric, arm=b, **where))
 
 
-def run(study: str, scale: str = "small", *, lab: str | Path = "lab", device: str = "auto", jobs: int | None = None,
-        quiet: bool = False, **choices: Any) -> pipeline.Session:
+def run(
+    study: str,
+    scale: str = "small",
+    *,
+    lab: str | Path = "lab",
+    device: str = "auto",
+    jobs: int | None = None,
+    quiet: bool = False,
+    **choices: Any,
+) -> pipeline.Session:
     """The same as `saccade run`; the session it returns has .table() and .verdicts()."""
     opened = pipeline.open_session(study, scale, lab, choices)
     say = terminal.printer(quiet)

@@ -40,8 +40,9 @@ _registered: dict[tuple[str, str], Callable[..., Any]] = {}
 _plugins: dict[tuple[str, str], Card] = {}
 
 
-def model(*, family: str, version: int = 1, dial: str = "",
-          lockstep: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def model(
+    *, family: str, version: int = 1, dial: str = "", lockstep: bool = False
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function (classes, *, ...) -> nn.Module under its own name.
 
     `lockstep`: several such nets may be trained step by step together; the module then has a method `together`.
@@ -49,8 +50,9 @@ def model(*, family: str, version: int = 1, dial: str = "",
     return _register("model")
 
 
-def data(*, version: int = 1, watch: str = "test",
-         sets: tuple[str, ...] = ()) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def data(
+    *, version: int = 1, watch: str = "test", sets: tuple[str, ...] = ()
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function (split, *, seed, ...) -> Images under its own name.
 
     `watch` is the split looked at during training; `sets` names the arguments that name fetched data sets.

@@ -169,8 +169,9 @@ class Run:
 
         So a changed default is a changed meaning, and needs a new TRAINING_VERSION.
         """
-        return digest([self.version, self.model, self.model_args, self.data, self.data_args, self.seed,
-                       self.recipe.essence()])
+        return digest(
+            [self.version, self.model, self.model_args, self.data, self.data_args, self.seed, self.recipe.essence()]
+        )
 
     @staticmethod
     def parse(values: Mapping[str, Any]) -> Run:
@@ -313,5 +314,10 @@ class Scale:
             raise SaccadeError(suggest("scale", self.name, SCALES))
 
     def __call__(self, *, smoke: Any, small: Any, large: Any, paper: Any, demo: Any = None) -> Any:
-        return {"smoke": smoke, "demo": smoke if demo is None else demo, "small": small, "large": large,
-                "paper": paper}[self.name]
+        return {
+            "smoke": smoke,
+            "demo": smoke if demo is None else demo,
+            "small": small,
+            "large": large,
+            "paper": paper,
+        }[self.name]

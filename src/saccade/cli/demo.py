@@ -23,8 +23,10 @@ def main() -> None:
         pipeline.fetch(pipeline.open_session(STUDY, "demo", lab).tasks, say)
     except SaccadeError as error:
         say(f"saccade: {error}")
-        say("\n*** NO REAL DATA COULD BE REACHED: this demo goes on with images drawn by a program. ***\n"
-            "*** Its numbers say nothing of MNIST or CIFAR-10; the report says so in its first line. ***\n")
+        say(
+            "\n*** NO REAL DATA COULD BE REACHED: this demo goes on with images drawn by a program. ***\n"
+            "*** Its numbers say nothing of MNIST or CIFAR-10; the report says so in its first line. ***\n"
+        )
         words += ["--set", *DRAWN]
     sys.stderr.flush()
     commands.main(words)

@@ -31,11 +31,23 @@ def examine(lab: str) -> list[Line]:
     lines.append(Line("device", True, f"{places[0]}, {len(places)} worker processes, one torch thread each"))
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     busy = load > 0.75 * launch.cores()
-    lines.append(Line("load", not busy, f"{load:.1f} on {launch.cores()} cores",
-                      "other programs use the cores; times will be longer than planned" if busy else ""))
+    lines.append(
+        Line(
+            "load",
+            not busy,
+            f"{load:.1f} on {launch.cores()} cores",
+            "other programs use the cores; times will be longer than planned" if busy else "",
+        )
+    )
     why = kernels.why_not()
-    lines.append(Line("kernels", not why, why or "C kernels built and loaded",
-                      "install a C compiler (gcc or clang): small nets are about twice as fast" if why else ""))
+    lines.append(
+        Line(
+            "kernels",
+            not why,
+            why or "C kernels built and loaded",
+            "install a C compiler (gcc or clang): small nets are about twice as fast" if why else "",
+        )
+    )
     for name in sources.known():
         if name.startswith("procedural"):
             continue
@@ -44,8 +56,14 @@ def examine(lab: str) -> list[Line]:
         state = sources.status(name).state if not findings else "damaged" if bad else "present, every byte checked"
         remedy = "" if findings and not bad else f"saccade data fetch {name}" + (" --again" if bad else "")
         lines.append(Line(f"data {name}", bool(findings) and not bad, state, remedy))
-    lines.append(Line("npm", shutil.which("npm") is not None, "found" if shutil.which("npm") else "not found",
-                      "" if shutil.which("npm") else "only needed where the data hosts cannot be reached"))
+    lines.append(
+        Line(
+            "npm",
+            shutil.which("npm") is not None,
+            "found" if shutil.which("npm") else "not found",
+            "" if shutil.which("npm") else "only needed where the data hosts cannot be reached",
+        )
+    )
     lines.append(_lab_line(Path(lab)))
     lines.append(_determinism())
     return lines
@@ -70,5 +88,9 @@ def _determinism() -> Line:
     same = all(t.equal(short_heads.attend(q, k, v), short_heads.attend(q, k, v)) for _ in range(3))
     a, b = (models.build("lenet", seed=1).state_dict() for _ in range(2))
     same = same and all(t.equal(a[n], b[n]) for n in a)
-    return Line("determinism", same, f"same seed, same bits ({time.perf_counter() - began:.1f} s)",
-                "" if same else "results of repeated runs will differ; please report this machine")
+    return Line(
+        "determinism",
+        same,
+        f"same seed, same bits ({time.perf_counter() - began:.1f} s)",
+        "" if same else "results of repeated runs will differ; please report this machine",
+    )

@@ -32,6 +32,7 @@ def out(document: Any) -> None:
 
 def command(name: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register a command. Parsing only binds its arguments; main calls it, so that parse errors can be told apart."""
+
     def register(function: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(function)
         def bind(*args: Any, **named: Any) -> Callable[[], None]:
@@ -60,7 +61,7 @@ def parse(words: Sequence[str]) -> Callable[[], None]:
         if known and words and not words[0].startswith("-"):
             names = known[1].partition(" ─")[0].replace(" ", "").split(",")
             raise SaccadeError(suggest("command", words[0], names, "saccade --help")) from None
-        meant = [line.split()[0] for line in lines[rules[0]:] if line.startswith("--")]
+        meant = [line.split()[0] for line in lines[rules[0] :] if line.startswith("--")]
         hint = f"; did you mean {meant[0]}?" if meant and "Unrecognized" in told.getvalue() else "."
         asked = f"saccade {words[0]} --help" if words and not words[0].startswith("-") else "saccade --help"
         raise SaccadeError(f"{' '.join(lines[: rules[0]]).rstrip('.')}{hint} ({asked})") from None

@@ -29,6 +29,7 @@ def duration(seconds: float) -> str:
 
 def labels(tasks: Sequence[Task]) -> dict[str, str]:
     """For each run's key what tells it from the others of its arm, as in `CNN backgrounds=8 seed 3`."""
+
     def settings(task: Task) -> dict[str, Any]:
         return {**task.run.model_args, **task.run.data_args}
 
@@ -47,8 +48,9 @@ def labels(tasks: Sequence[Task]) -> dict[str, str]:
 class Board:
     """Counts by arm and what is running, from the launcher's events."""
 
-    def __init__(self, tasks: Sequence[Task], finished: Iterable[Task], seconds: Mapping[str, float],
-                 jobs: int) -> None:
+    def __init__(
+        self, tasks: Sequence[Task], finished: Iterable[Task], seconds: Mapping[str, float], jobs: int
+    ) -> None:
         self.arms: dict[str, list[int]] = {}
         self.labels = labels(tasks)
         for task in tasks:
@@ -92,15 +94,17 @@ class Board:
         for heading in ("arm", "runs", "now"):
             grid.add_column(heading, no_wrap=heading != "now")
         for arm, (done, total) in self.arms.items():
-            now = [f"{self.labels[t.run.key]}: {what}" for t, what, _ in self.running.values()
-                   if (t.arm or t.run.model) == arm]
+            now = [
+                f"{self.labels[t.run.key]}: {what}"
+                for t, what, _ in self.running.values()
+                if (t.arm or t.run.model) == arm
+            ]
             grid.add_row(arm, f"{done}/{total}", "; ".join(now) or ("" if done == total else "waiting"))
         grid.add_row("", "", f"[dim]{self.eta()} left; Ctrl-C saves and stops[/dim]")
         return grid
 
 
-def follow(events: Iterable[Mapping[str, Any]], board: Board, quiet: bool = False,
-           out: TextIO | None = None) -> None:
+def follow(events: Iterable[Mapping[str, Any]], board: Board, quiet: bool = False, out: TextIO | None = None) -> None:
     """Read the launcher's events to their end and show them."""
     out = out or sys.stderr
     if quiet:
@@ -134,8 +138,10 @@ def follow(events: Iterable[Mapping[str, Any]], board: Board, quiet: bool = Fals
 
 def print_plan(arms: Mapping[str, Mapping[str, float]]) -> None:
     for arm, told in arms.items():
-        print(f"  {arm:<24} {told['runs']:>4} runs   {duration(told['core seconds'] / told['runs']):>7} each   "
-              f"{duration(told['core seconds']):>7} of one core")
+        print(
+            f"  {arm:<24} {told['runs']:>4} runs   {duration(told['core seconds'] / told['runs']):>7} each   "
+            f"{duration(told['core seconds']):>7} of one core"
+        )
     if not arms:
         print("  nothing to do")
 

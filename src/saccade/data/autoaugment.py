@@ -19,18 +19,30 @@ if TYPE_CHECKING:
 Step = tuple[str, float, int]
 
 POLICY: tuple[tuple[Step, Step], ...] = (
-    (("invert", 0.1, 0), ("contrast", 0.2, 6)), (("rotate", 0.7, 2), ("right", 0.3, 9)),
-    (("sharpness", 0.8, 1), ("sharpness", 0.9, 3)), (("shear_down", 0.5, 8), ("down", 0.7, 9)),
-    (("autocontrast", 0.5, 0), ("equalize", 0.9, 0)), (("shear_down", 0.2, 7), ("posterize", 0.3, 7)),
-    (("color", 0.4, 3), ("brightness", 0.6, 7)), (("sharpness", 0.3, 9), ("brightness", 0.7, 9)),
-    (("equalize", 0.6, 0), ("equalize", 0.5, 0)), (("contrast", 0.6, 7), ("sharpness", 0.6, 5)),
-    (("color", 0.7, 7), ("right", 0.5, 8)), (("equalize", 0.3, 0), ("autocontrast", 0.4, 0)),
-    (("down", 0.4, 3), ("sharpness", 0.2, 6)), (("brightness", 0.9, 6), ("color", 0.2, 8)),
-    (("solarize", 0.5, 2), ("invert", 0.0, 0)), (("equalize", 0.2, 0), ("autocontrast", 0.6, 0)),
-    (("equalize", 0.2, 0), ("equalize", 0.6, 0)), (("color", 0.9, 9), ("equalize", 0.6, 0)),
-    (("autocontrast", 0.8, 0), ("solarize", 0.2, 8)), (("brightness", 0.1, 3), ("color", 0.7, 0)),
-    (("solarize", 0.4, 5), ("autocontrast", 0.9, 0)), (("down", 0.9, 9), ("down", 0.7, 9)),
-    (("autocontrast", 0.9, 0), ("solarize", 0.8, 3)), (("equalize", 0.8, 0), ("invert", 0.1, 0)),
+    (("invert", 0.1, 0), ("contrast", 0.2, 6)),
+    (("rotate", 0.7, 2), ("right", 0.3, 9)),
+    (("sharpness", 0.8, 1), ("sharpness", 0.9, 3)),
+    (("shear_down", 0.5, 8), ("down", 0.7, 9)),
+    (("autocontrast", 0.5, 0), ("equalize", 0.9, 0)),
+    (("shear_down", 0.2, 7), ("posterize", 0.3, 7)),
+    (("color", 0.4, 3), ("brightness", 0.6, 7)),
+    (("sharpness", 0.3, 9), ("brightness", 0.7, 9)),
+    (("equalize", 0.6, 0), ("equalize", 0.5, 0)),
+    (("contrast", 0.6, 7), ("sharpness", 0.6, 5)),
+    (("color", 0.7, 7), ("right", 0.5, 8)),
+    (("equalize", 0.3, 0), ("autocontrast", 0.4, 0)),
+    (("down", 0.4, 3), ("sharpness", 0.2, 6)),
+    (("brightness", 0.9, 6), ("color", 0.2, 8)),
+    (("solarize", 0.5, 2), ("invert", 0.0, 0)),
+    (("equalize", 0.2, 0), ("autocontrast", 0.6, 0)),
+    (("equalize", 0.2, 0), ("equalize", 0.6, 0)),
+    (("color", 0.9, 9), ("equalize", 0.6, 0)),
+    (("autocontrast", 0.8, 0), ("solarize", 0.2, 8)),
+    (("brightness", 0.1, 3), ("color", 0.7, 0)),
+    (("solarize", 0.4, 5), ("autocontrast", 0.9, 0)),
+    (("down", 0.9, 9), ("down", 0.7, 9)),
+    (("autocontrast", 0.9, 0), ("solarize", 0.8, 3)),
+    (("equalize", 0.8, 0), ("invert", 0.1, 0)),
     (("down", 0.7, 9), ("autocontrast", 0.9, 0)),
 )
 
@@ -43,8 +55,9 @@ def autoaugmented(x: Tensor, generator: torch.Generator) -> Tensor:
 
 def _one(picture: Tensor, pair: float, first: float, second: float, sign1: float, sign2: float) -> Tensor:
     image = as_image(picture)
-    for (name, chance, strength), u, sign in zip(POLICY[int(pair * len(POLICY))], (first, second), (sign1, sign2),
-                                                 strict=True):
+    for (name, chance, strength), u, sign in zip(
+        POLICY[int(pair * len(POLICY))], (first, second), (sign1, sign2), strict=True
+    ):
         if u < chance:
             image = operate(image, name, strength, 1 if sign < 0.5 else -1)
     return as_tensor(image)
@@ -57,13 +70,20 @@ def operate(image: Image, name: str, strength: int, sign: int) -> Image:
 
     share = sign * strength / 9
     if name in ("color", "contrast", "brightness", "sharpness"):
-        kind = {"color": ImageEnhance.Color, "contrast": ImageEnhance.Contrast,
-                "brightness": ImageEnhance.Brightness, "sharpness": ImageEnhance.Sharpness}[name]
+        kind = {
+            "color": ImageEnhance.Color,
+            "contrast": ImageEnhance.Contrast,
+            "brightness": ImageEnhance.Brightness,
+            "sharpness": ImageEnhance.Sharpness,
+        }[name]
         return kind(image).enhance(1 + 0.9 * share)
     if name in ("right", "down", "shear_down"):
         shift = int(share * image.width * 150 / 331)
-        moved = {"right": (1, 0, shift, 0, 1, 0), "down": (1, 0, 0, 0, 1, shift),
-                 "shear_down": (1, 0, 0, 0.3 * share, 1, 0)}
+        moved = {
+            "right": (1, 0, shift, 0, 1, 0),
+            "down": (1, 0, 0, 0, 1, shift),
+            "shear_down": (1, 0, 0, 0.3 * share, 1, 0),
+        }
         return image.transform(image.size, Transform.AFFINE, moved[name])
     if name == "rotate":
         return image.rotate(30 * share)

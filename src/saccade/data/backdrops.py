@@ -46,8 +46,10 @@ def backdrops(name: str, need: int) -> Backdrops:
         raise SaccadeError(suggest("backdrop", name, known, "or the path of a folder with pictures"))
     for label, picture in zip(found.names, found.pictures, strict=True):
         if min(picture.shape[1:]) < need:
-            raise SaccadeError(f"{label} has {picture.shape[2]}x{picture.shape[1]} pixels, fewer than the crop of "
-                               f"{need}x{need}; take it out of {name} or use a larger scale of the object.")
+            raise SaccadeError(
+                f"{label} has {picture.shape[2]}x{picture.shape[1]} pixels, fewer than the crop of "
+                f"{need}x{need}; take it out of {name} or use a larger scale of the object."
+            )
     return found
 
 
@@ -86,8 +88,9 @@ def textures(side: int = SIDE) -> Backdrops:
         for variant in range(VARIANTS):
             draw = rng.stream(0, "backdrops", kind, variant)
             shade = _shade(kind, side, draw).clamp(0, 1)
-            dark, light = (low + (high - low) * torch.rand(3, 1, 1, generator=draw)
-                           for low, high in ((0, 120), (110, 255)))
+            dark, light = (
+                low + (high - low) * torch.rand(3, 1, 1, generator=draw) for low, high in ((0, 120), (110, 255))
+            )
             speckle = 4 * torch.randn(3, side, side, generator=draw)
             pictures.append((dark * (1 - shade) + light * shade + speckle).clamp(0, 255).byte())
             names.append(f"{kind} {variant + 1}")

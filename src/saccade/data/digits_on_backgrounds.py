@@ -37,18 +37,25 @@ def digits_on_backgrounds(
     unseen pictures. pairing="random" lets any digit meet any training picture (the fully random mode).
     Picture sets are disjoint between classes and nested in `backgrounds`, so that curves over it are paired.
     """
-    for name, value, known in (("split", split, SPLITS), ("pairing", pairing, ("by_class", "random")),
-                               ("assign", assign, ("once", "every_time")), ("blend", blend, pixels.BLENDS),
-                               ("placement", placement, ("pad", "resize")), ("normalise", normalise, NORMS),
-                               ("augment", augment, AUGMENTS)):
+    for name, value, known in (
+        ("split", split, SPLITS),
+        ("pairing", pairing, ("by_class", "random")),
+        ("assign", assign, ("once", "every_time")),
+        ("blend", blend, pixels.BLENDS),
+        ("placement", placement, ("pad", "resize")),
+        ("normalise", normalise, NORMS),
+        ("augment", augment, AUGMENTS),
+    ):
         if value not in known:
             raise SaccadeError(suggest(name, value, known))
     home = "test" if split == "ood" else "train"
     ink, y = tensors(digits, "train" if split == "train" else "test")
     pictures, _ = tensors(scenes, home)
     if not 1 <= backgrounds <= len(tensors(scenes, "train")[0]) // 10:
-        raise SaccadeError(f"backgrounds must be between 1 and {len(tensors(scenes, 'train')[0]) // 10} "
-                           f"(ten disjoint sets from {scenes}), not {backgrounds}.")
+        raise SaccadeError(
+            f"backgrounds must be between 1 and {len(tensors(scenes, 'train')[0]) // 10} "
+            f"(ten disjoint sets from {scenes}), not {backgrounds}."
+        )
     if split != "train":  # a fresh order each seed, so that the first n are a random sample
         order = shuffled(len(y), seed, "sample", split)
         ink, y = ink[order], y[order]
@@ -62,5 +69,17 @@ def digits_on_backgrounds(
         if assign == "every_time" and split == "train":
             redraw = own[y]
     mean, std = NORMS[normalise]
-    return Pasted(y, 10, mean, std, ink, pictures, which, None, redraw,
-                  AUGMENTS[augment] if split == "train" else (), blend, placement)
+    return Pasted(
+        y,
+        10,
+        mean,
+        std,
+        ink,
+        pictures,
+        which,
+        None,
+        redraw,
+        AUGMENTS[augment] if split == "train" else (),
+        blend,
+        placement,
+    )

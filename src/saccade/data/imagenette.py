@@ -20,8 +20,17 @@ ENDINGS = (".jpeg", ".jpg", ".png")
 
 
 @data(version=1, watch="held_out")
-def imagenette(split: str, *, seed: int, size: int = 128, p: int = 0, hold_out: int = 947, crop: float = 1.0,
-               augment: str = "crop_flip", folder: str = "") -> Plain:
+def imagenette(
+    split: str,
+    *,
+    seed: int,
+    size: int = 128,
+    p: int = 0,
+    hold_out: int = 947,
+    crop: float = 1.0,
+    augment: str = "crop_flip",
+    folder: str = "",
+) -> Plain:
     """Pictures from class folders: the shorter side made `size` / `crop` long, then the middle `size` x `size`.
 
     `held_out` is drawn from the training folders (947 of 9 469, so that 8 522 are left); `test` is the folder val. In
@@ -40,15 +49,23 @@ def imagenette(split: str, *, seed: int, size: int = 128, p: int = 0, hold_out: 
         return Plain(y[order], classes, MEAN, STD, x[order])
     room = len(y) - hold_out
     if not 0 < hold_out < len(y) or not 0 <= p <= room:
-        raise SaccadeError(f"p and hold_out must leave pictures of the {len(y)} in the training folders, not {p} and "
-                           f"{hold_out}.")
+        raise SaccadeError(
+            f"p and hold_out must leave pictures of the {len(y)} in the training folders, not {p} and {hold_out}."
+        )
     order = balanced(y, seed)
     order = order[room:] if split == "held_out" else order[: p or room]
     mean: Triple = MEAN
     if split != "train" or augment == "none":
         return Plain(y[order], classes, mean, STD, x[order])
-    return Shifted(y[order], classes, mean, STD, x[order], margin=size // 8 if augment.startswith("crop") else 0,
-                   mirror=augment.endswith("flip"))
+    return Shifted(
+        y[order],
+        classes,
+        mean,
+        STD,
+        x[order],
+        margin=size // 8 if augment.startswith("crop") else 0,
+        mirror=augment.endswith("flip"),
+    )
 
 
 @functools.lru_cache(maxsize=2)
@@ -56,8 +73,10 @@ def read(folder: str, part: str, size: int, crop: float) -> tuple[Tensor, Tensor
     """(n, 3, size, size) uint8 and labels, classes in the order of their folders' names."""
     root = Path(folder).expanduser()
     if not (root / part).is_dir():
-        raise SaccadeError(f"there is no folder {root / part} with a folder of pictures for each class; unpack "
-                           "Imagenette there, or name its place with folder=DIR.")
+        raise SaccadeError(
+            f"there is no folder {root / part} with a folder of pictures for each class; unpack "
+            "Imagenette there, or name its place with folder=DIR."
+        )
     classes = sorted(d for d in (root / part).iterdir() if d.is_dir())
     files = [(f, label) for label, d in enumerate(classes) for f in sorted(d.iterdir()) if f.suffix.lower() in ENDINGS]
     if len({label for _, label in files}) < 2:

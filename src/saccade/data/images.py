@@ -44,8 +44,11 @@ class Images(ABC):
         return self.pick(torch.arange(min(n, len(self)), device=self.y.device))
 
     def to(self, device: str) -> Self:
-        moved = {f.name: getattr(self, f.name).to(device) for f in dataclasses.fields(self)
-                 if isinstance(getattr(self, f.name), Tensor)}
+        moved = {
+            f.name: getattr(self, f.name).to(device)
+            for f in dataclasses.fields(self)
+            if isinstance(getattr(self, f.name), Tensor)
+        }
         return dataclasses.replace(self, **moved)
 
 
@@ -108,14 +111,26 @@ class Pasted(Images):
     def _pasted(self, index: Tensor, which: Tensor) -> Tensor | None:
         """Unmoved ink over scenes by the C kernel, three to four times faster, the same bits; None where it cannot."""
         kernel, (channels, size) = kernels.paste(), self.scenes.shape[1:3]
-        if (kernel is None or index.device.type != "cpu" or (self.blend, self.placement) != ("opacity", "pad")
-                or not all(t.is_contiguous() and t.dtype == torch.uint8 for t in (self.ink, self.scenes))):
+        if (
+            kernel is None
+            or index.device.type != "cpu"
+            or (self.blend, self.placement) != ("opacity", "pad")
+            or not all(t.is_contiguous() and t.dtype == torch.uint8 for t in (self.ink, self.scenes))
+        ):
             return None
         index, which, out = index.contiguous(), which.contiguous(), torch.empty(len(index), channels, size, size)
-        if kernel.paste(*(t.data_ptr() for t in (self.ink, self.scenes, index, which, out)), len(self.ink),
-                        len(self.scenes), len(index), self.ink.shape[-1], size, channels):
-            raise IndexError(f"a picture is made of ink and scenes that are not there (of {len(self.ink)} and "
-                             f"{len(self.scenes)})")
+        if kernel.paste(
+            *(t.data_ptr() for t in (self.ink, self.scenes, index, which, out)),
+            len(self.ink),
+            len(self.scenes),
+            len(index),
+            self.ink.shape[-1],
+            size,
+            channels,
+        ):
+            raise IndexError(
+                f"a picture is made of ink and scenes that are not there (of {len(self.ink)} and {len(self.scenes)})"
+            )
         return out
 
     def warped(self, maps: Tensor) -> Self:
@@ -125,8 +140,14 @@ class Pasted(Images):
         def of(t: Tensor | None) -> Tensor | None:
             return None if t is None else t[index]
 
-        return dataclasses.replace(self, y=self.y[index], ink=self.ink[index], which=self.which[index],
-                                   maps=of(self.maps), redraw=of(self.redraw))
+        return dataclasses.replace(
+            self,
+            y=self.y[index],
+            ink=self.ink[index],
+            which=self.which[index],
+            maps=of(self.maps),
+            redraw=of(self.redraw),
+        )
 
     def _jittered(self, n: int, generator: torch.Generator) -> Tensor:
         degrees, shift, share = self.jitter

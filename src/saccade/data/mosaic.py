@@ -53,8 +53,17 @@ class Mosaic(Plain):
 
 
 @data(version=1, watch="test", sets=("of",))
-def mosaic(split: str, *, seed: int, of: str = "cifar10", n: int = 2000, size: int = 32, crop: str = "none",
-           route: str = "clean", only: Sequence[int] = ()) -> Mosaic:
+def mosaic(
+    split: str,
+    *,
+    seed: int,
+    of: str = "cifar10",
+    n: int = 2000,
+    size: int = 32,
+    crop: str = "none",
+    route: str = "clean",
+    only: Sequence[int] = (),
+) -> Mosaic:
     """n mosaics of two by two pictures from a set, all of different classes, at `size` pixels.
 
     Pictures are drawn uniformly, and dropped if their class is there already; the first kept is top left, then top
@@ -70,21 +79,28 @@ def mosaic(split: str, *, seed: int, of: str = "cifar10", n: int = 2000, size: i
     pool = torch.arange(len(y)) if not only else torch.isin(y, torch.tensor(tuple(only))).nonzero()[:, 0]
     kinds = int((torch.bincount(y[pool]) > 0).sum())
     if kinds < TILES:
-        raise SaccadeError(f"a mosaic needs pictures of {TILES} different classes, and there are only {kinds} to draw "
-                           f"from in {of}{f' with only={tuple(only)}' if only else ''}.")
+        raise SaccadeError(
+            f"a mosaic needs pictures of {TILES} different classes, and there are only {kinds} to draw "
+            f"from in {of}{f' with only={tuple(only)}' if only else ''}."
+        )
     chosen = pool[draw(y[pool], n, seed, split)]  # (n, 4)
     tiles = x[chosen.flatten()]
     if route == "report":
         tiles = autoaugmented(tiles, rng.stream(seed, "mosaic", split, "autoaugment"))
     whole = rearrange(tiles, "(n a b) c h w -> n c (a h) (b w)", a=2, b=2)
     shown = y[chosen]
-    return Mosaic(shown[:, 0], classes, *moments(of, "bilinear"), jpeg(whole) if route == "report" else whole, shown,
-                  size, crop)
+    return Mosaic(
+        shown[:, 0], classes, *moments(of, "bilinear"), jpeg(whole) if route == "report" else whole, shown, size, crop
+    )
 
 
 def check_words(split: str, of: str, crop: str, route: str) -> None:
-    for name, value, known in (("split", split, SPLITS), ("data set", of, sources.known()), ("crop", crop, CROPS),
-                               ("route", route, ROUTES)):
+    for name, value, known in (
+        ("split", split, SPLITS),
+        ("data set", of, sources.known()),
+        ("crop", crop, CROPS),
+        ("route", route, ROUTES),
+    ):
         if value not in known:
             raise SaccadeError(suggest(name, value, known))
 

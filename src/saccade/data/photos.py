@@ -72,8 +72,16 @@ class Enlarged(Images):
 
 
 @data(version=1, watch="held_out", sets=("of",))
-def photos(split: str, *, seed: int, of: str = "cifar10", p: int = 0, hold_out: int = 5000,
-           augment: str = "crop_flip", size: int = 0) -> Images:
+def photos(
+    split: str,
+    *,
+    seed: int,
+    of: str = "cifar10",
+    p: int = 0,
+    hold_out: int = 5000,
+    augment: str = "crop_flip",
+    size: int = 0,
+) -> Images:
     """p pictures of a set to train on (0: all but the held-out ones), balanced over classes and nested in p.
 
     `train_plain` holds the training pictures without augmentation: training accuracy is to be measured there.
@@ -81,8 +89,11 @@ def photos(split: str, *, seed: int, of: str = "cifar10", p: int = 0, hold_out: 
     Grey sets are enlarged to 32 x 32, and all to `size` pixels if that is given, after augmentation (crop_flip: shifts
     of up to 4 pixels and mirroring; autoaugment: the policy for CIFAR-10). Pixels are standardised by channel.
     """
-    for name, value, known in (("split", split, SPLITS), ("data set", of, sources.known()),
-                               ("augment", augment, (*AUGMENTS, "autoaugment"))):
+    for name, value, known in (
+        ("split", split, SPLITS),
+        ("data set", of, sources.known()),
+        ("augment", augment, (*AUGMENTS, "autoaugment")),
+    ):
         if value not in known:
             raise SaccadeError(suggest(name, value, known))
     x, y = sized(of, "test" if split == "test" else "train", "bilinear")
@@ -92,8 +103,9 @@ def photos(split: str, *, seed: int, of: str = "cifar10", p: int = 0, hold_out: 
     else:
         room = len(y) - hold_out
         if not 0 < hold_out < len(y):
-            raise SaccadeError(f"hold_out must be between 1 and {len(y) - 1}, as {of} has {len(y)} pictures, not "
-                               f"{hold_out}.")
+            raise SaccadeError(
+                f"hold_out must be between 1 and {len(y) - 1}, as {of} has {len(y)} pictures, not {hold_out}."
+            )
         if not 0 <= p <= room:
             raise SaccadeError(f"p must be at most {room}, what {of} has beside the held-out pictures, not {p}.")
         order = balanced(y, seed)

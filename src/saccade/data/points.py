@@ -42,9 +42,13 @@ def points(
     10 % are among those of 20 %; replacement="any" may draw the right label again. `only` keeps these classes
     and numbers them from 0.
     """
-    for name, value, known in (("split", split, SPLITS), ("data set", of, sources.known()),
-                               ("replacement", replacement, REPLACEMENTS), ("resize", resize, RESIZES),
-                               ("standardise", standardise, STANDARDS)):
+    for name, value, known in (
+        ("split", split, SPLITS),
+        ("data set", of, sources.known()),
+        ("replacement", replacement, REPLACEMENTS),
+        ("resize", resize, RESIZES),
+        ("standardise", standardise, STANDARDS),
+    ):
         if value not in known:
             raise SaccadeError(suggest(name, value, known))
     if not 0 <= noise <= 1:
@@ -59,8 +63,10 @@ def points(
         y = y[order]
     else:
         if not 1 <= p <= len(y):
-            raise SaccadeError(f"p must be between 1 and {len(y)}, the size of {of}'s training set"
-                               f"{' in these classes' if only else ''}, not {p}.")
+            raise SaccadeError(
+                f"p must be between 1 and {len(y)}, the size of {of}'s training set"
+                f"{' in these classes' if only else ''}, not {p}."
+            )
         order = balanced(y, seed)[:p]
         y = noisy(y, classes, noise, seed, replacement)[order]
     mean, std = moments(of, resize) if standardise == "channel" else ((0.0,) * x.shape[1], (1.0,) * x.shape[1])
@@ -108,8 +114,10 @@ def sized(of: str, split: str, resize: str) -> tuple[Tensor, Tensor]:
     if resize == "pad":
         margin = (SIZE - x.shape[-1]) // 2
         return F.pad(x, (margin,) * 4), y
-    large = [F.interpolate(x[i:i + 10_000].float(), size=(SIZE, SIZE), mode="bilinear").round_().byte()
-             for i in range(0, len(x), 10_000)]  # in parts: the whole as float would take half a gigabyte
+    large = [
+        F.interpolate(x[i : i + 10_000].float(), size=(SIZE, SIZE), mode="bilinear").round_().byte()
+        for i in range(0, len(x), 10_000)
+    ]  # in parts: the whole as float would take half a gigabyte
     return torch.cat(large), y
 
 
@@ -119,7 +127,7 @@ def moments(of: str, resize: str) -> tuple[Triple, Triple]:
     x = sized(of, "train", resize)[0]
     first, second = torch.zeros(2, x.shape[1], dtype=torch.double)
     for i in range(0, len(x), 5_000):
-        part = x[i:i + 5_000].float().div_(255)
+        part = x[i : i + 5_000].float().div_(255)
         first += part.mean((0, 2, 3)).double() * len(part) / len(x)
         second += part.square_().mean((0, 2, 3)).double() * len(part) / len(x)
     std = (second - first**2).sqrt()

@@ -33,8 +33,10 @@ def _skeletons() -> list[list[list[tuple[float, float]]]]:
         [_arc(0.5, 0.5, 0.33, 0.5, 0, 360)],
         [[(0.3, 0.22), (0.54, 0.0), (0.54, 1.0)]],
         [[*_arc(0.48, 0.27, 0.33, 0.27, -170, 35), (0.15, 1.0), (0.86, 1.0)]],
-        [[*_arc(0.45, 0.25, 0.32, 0.25, -150, 80), (0.4, 0.49)],
-         [(0.4, 0.49), *_arc(0.45, 0.745, 0.36, 0.255, -80, 150)]],
+        [
+            [*_arc(0.45, 0.25, 0.32, 0.25, -150, 80), (0.4, 0.49)],
+            [(0.4, 0.49), *_arc(0.45, 0.745, 0.36, 0.255, -80, 150)],
+        ],
         [[(0.58, 0.0), (0.1, 0.66), (0.92, 0.66)], [(0.68, 0.3), (0.68, 1.0)]],
         [[(0.82, 0.0), (0.28, 0.0), (0.22, 0.45), *_arc(0.46, 0.68, 0.36, 0.32, -125, 145)]],
         [[(0.74, 0.02), (0.46, 0.2), (0.26, 0.45), *_arc(0.5, 0.72, 0.3, 0.28, 180, 540)]],
@@ -50,8 +52,10 @@ def _fields(strokes: list[list[tuple[float, float]]], random: Random) -> Floats:
     # One smooth bend for the whole plane of a hand, so that strokes which meet still do.
     size = random.normal(0, 0.036, (2, VARIANTS, 2, 2)).astype(np.float32)
     phase = random.uniform(0, 2 * np.pi, (VARIANTS, 1, 1, 2)).astype(np.float32)
-    bend = np.einsum("vdk,vsek->vsed", size[0], np.sin(4 * ends + phase)) \
+    bend = (
+        np.einsum("vdk,vsek->vsed", size[0], np.sin(4 * ends + phase))
         + np.einsum("vdk,vsek->vsed", size[1], np.cos(7 * ends + phase)) / 2
+    )
     placed = (14 + BOX * (ends + bend))[..., None, None]
     ticks = np.arange(-MARGIN, 28 + MARGIN + STEP / 2, STEP, dtype=np.float32)
     px, py = ticks[None, :], ticks[:, None]
@@ -98,6 +102,7 @@ def digits(n: int, seed: int) -> tuple[Bytes, Bytes]:
 
 def _write(field: Floats, n: int, random: Random) -> Bytes:
     """n pictures of a digit: a hand each, and its own slant, turn, size, place, thickness and pressure."""
+
     def draw(low: float, high: float) -> Floats:
         return random.uniform(low, high, (n, 1, 1)).astype(np.float32)
 
@@ -137,8 +142,9 @@ def textures(n: int, seed: int) -> tuple[Bytes, Bytes]:
         random = np.random.default_rng([seed, kind, 1])
         here = np.flatnonzero(y == kind)
         shade = _shade(kind, len(here), random)[:, None]
-        dark, light = (random.uniform(*span, (len(here), 3, 1, 1)).astype(np.float32)
-                       for span in ((0, 140), (115, 255)))
+        dark, light = (
+            random.uniform(*span, (len(here), 3, 1, 1)).astype(np.float32) for span in ((0, 140), (115, 255))
+        )
         speckle = 6 * random.standard_normal((len(here), 3, 32, 32), np.float32)
         x[here] = (dark * (1 - shade) + light * shade + speckle).clip(0, 255)
     return x, y
@@ -146,6 +152,7 @@ def textures(n: int, seed: int) -> tuple[Bytes, Bytes]:
 
 def _shade(kind: int, n: int, random: Random) -> Floats:
     """n pictures (n, 32, 32) in [0, 1] of one kind, each turned, shifted and scaled by chance."""
+
     def draw(low: float, high: float) -> Floats:
         return random.uniform(low, high, (n, 1, 1)).astype(np.float32)
 

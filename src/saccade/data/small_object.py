@@ -69,9 +69,18 @@ class SmallObjects(Images):
 
 
 @data(version=1, watch="test", sets=("of",))
-def small_object(split: str, *, seed: int, of: str = "cifar10", n: int = 2000, scale: float = 0.25,
-                 backdrop: str = "procedural_textures", size: int = 32, crop: str = "none",
-                 route: str = "clean") -> SmallObjects:
+def small_object(
+    split: str,
+    *,
+    seed: int,
+    of: str = "cifar10",
+    n: int = 2000,
+    scale: float = 0.25,
+    backdrop: str = "procedural_textures",
+    size: int = 32,
+    crop: str = "none",
+    route: str = "clean",
+) -> SmallObjects:
     """n pictures of a set, each pasted unscaled on a crop of a large picture, of which it takes the share `scale`.
 
     At scale 0.25 the crop has 128 pixels and the object's corner is uniform in {0..95} both ways. Classes are balanced,
@@ -97,9 +106,21 @@ def small_object(split: str, *, seed: int, of: str = "cifar10", n: int = 2000, s
     objects = x[order]
     if route == "report":
         objects = autoaugmented(objects, rng.stream(seed, "small_object", split, "autoaugment"))
-    return SmallObjects(y[order], classes, mean, std, objects, behind, which,
-                        (drawn[:, :2] * (sides - canvas)).long(), (drawn[:, 2:] * (canvas - OBJECT)).long(), canvas,
-                        size, crop, route == "report")
+    return SmallObjects(
+        y[order],
+        classes,
+        mean,
+        std,
+        objects,
+        behind,
+        which,
+        (drawn[:, :2] * (sides - canvas)).long(),
+        (drawn[:, 2:] * (canvas - OBJECT)).long(),
+        canvas,
+        size,
+        crop,
+        route == "report",
+    )
 
 
 def plain(mean: tuple[float, ...], side: int) -> Backdrops:
@@ -109,6 +130,7 @@ def plain(mean: tuple[float, ...], side: int) -> Backdrops:
 
 def repeated(y: Tensor, n: int, seed: int) -> Tensor:
     """n places in y with all classes equally often, up to one; a set that is used up starts again in another order."""
-    rounds = [balanced(y, seed if not i else rng.seed_of(seed, "small_object", "again", i))
-              for i in range(-(-n // len(y)))]
+    rounds = [
+        balanced(y, seed if not i else rng.seed_of(seed, "small_object", "again", i)) for i in range(-(-n // len(y)))
+    ]
     return torch.cat(rounds)[:n]

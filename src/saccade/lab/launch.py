@@ -110,14 +110,22 @@ class Worker:
             self.process.stdin.flush()
 
 
-def start(lab: Lab, device: str, plugins: Sequence[str], retry: bool,
-          inbox: queue.Queue[tuple[Worker, Event | None]]) -> Worker:
+def start(
+    lab: Lab, device: str, plugins: Sequence[str], retry: bool, inbox: queue.Queue[tuple[Worker, Event | None]]
+) -> Worker:
     command = [sys.executable, "-m", "saccade.lab.worker", "--lab", str(lab.root), "--device", device]
     command += [word for plugin in plugins for word in ("--plugin", plugin)] + (["--retry"] if retry else [])
     env = {**os.environ, **ALLOCATOR, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     # A session of its own: Ctrl-C reaches the launcher alone, which then asks the workers to save.
-    process = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True, start_new_session=True)
+    process = subprocess.Popen(
+        command,
+        env=env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
     worker = Worker(process, device)
 
     def read(stream: IO[str]) -> None:
@@ -136,8 +144,9 @@ def start(lab: Lab, device: str, plugins: Sequence[str], retry: bool,
     return worker
 
 
-def local(tasks: Sequence[Task], lab: Lab, *, places: Sequence[str], plugins: Sequence[str] = (),
-          retry: bool = False) -> Iterator[Event]:
+def local(
+    tasks: Sequence[Task], lab: Lab, *, places: Sequence[str], plugins: Sequence[str] = (), retry: bool = False
+) -> Iterator[Event]:
     """Do all tasks on this machine, in the order given. On Ctrl-C the workers save before it is raised on."""
     pending = collections.deque(tasks)
     elsewhere: dict[str, tuple[Task, float]] = {}
@@ -178,8 +187,12 @@ def local(tasks: Sequence[Task], lab: Lab, *, places: Sequence[str], plugins: Se
 def bundle(pending: collections.deque[Task], seats: int, place: str, alone: Set[str]) -> list[Task]:
     """The next task, and others of the same small net that may be trained with it, but no more than a fair share."""
     first = pending.popleft()
-    if (place != "cpu" or "TORCHELASTIC_RUN_ID" in os.environ or os.environ.get("SACCADE_LOCKSTEP") == "off"
-            or not registry.card("model", first.run.model).extra.get("lockstep")):
+    if (
+        place != "cpu"
+        or "TORCHELASTIC_RUN_ID" in os.environ
+        or os.environ.get("SACCADE_LOCKSTEP") == "off"
+        or not registry.card("model", first.run.model).extra.get("lockstep")
+    ):
         return [first]
 
     def like(task: Task) -> bool:
@@ -214,8 +227,9 @@ def costs(tasks: Sequence[Task], lab: Lab, device: str, plugins: Sequence[str] =
     return [out[i] for i in range(len(tasks))]
 
 
-def _bury(lab: Lab, worker: Worker, pending: collections.deque[Task],
-          deaths: collections.Counter[str]) -> Iterator[Event]:
+def _bury(
+    lab: Lab, worker: Worker, pending: collections.deque[Task], deaths: collections.Counter[str]
+) -> Iterator[Event]:
     """A worker died. Its tasks are tried again, each alone; a task that kills workers is marked failed."""
     _hang_up(worker)
     code = worker.process.wait()

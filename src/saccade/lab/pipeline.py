@@ -54,8 +54,9 @@ class Session:
         return judge(self.study, self.table(), self.scale)
 
 
-def open_session(name: str, scale: str = "small", lab: str | Path = "lab", choices: Mapping[str, Any] | None = None,
-                 only: str = "") -> Session:
+def open_session(
+    name: str, scale: str = "small", lab: str | Path = "lab", choices: Mapping[str, Any] | None = None, only: str = ""
+) -> Session:
     """Find the study, check scale and choices, list its tasks. `only` keeps the arms that match a pattern."""
     study: Study = registry.study(name)
     chosen = study.choose(choices or {})
@@ -94,8 +95,10 @@ def prepare(session: Session, retry: bool = False, redo: bool = False, say: Say 
     if found.damaged and not redo:
         key, files = next(iter(found.damaged.items()))
         more = f" (and {len(found.damaged) - 1} more runs)" if len(found.damaged) > 1 else ""
-        raise DamagedFile(f"{lab.folder(key) / files[0]} is damaged{more}; nothing was used or changed. Add "
-                          "--redo-damaged to set such runs aside and do them again.")
+        raise DamagedFile(
+            f"{lab.folder(key) / files[0]} is damaged{more}; nothing was used or changed. Add "
+            "--redo-damaged to set such runs aside and do them again."
+        )
     for key, files in found.damaged.items():
         say(f"run {key}: {', '.join(files)} damaged; set aside to {lab.set_aside(key, 'damaged')}")
     for key, why in found.stale.items():
@@ -105,8 +108,16 @@ def prepare(session: Session, retry: bool = False, redo: bool = False, say: Say 
     return found
 
 
-def perform(session: Session, todo: plan.Plan, cost: plan.Cost, *, places: Sequence[str],
-            plugins: Sequence[str] = (), retry: bool = False, quiet: bool = False) -> terminal.Board:
+def perform(
+    session: Session,
+    todo: plan.Plan,
+    cost: plan.Cost,
+    *,
+    places: Sequence[str],
+    plugins: Sequence[str] = (),
+    retry: bool = False,
+    quiet: bool = False,
+) -> terminal.Board:
     """Do what is missing; remember the wall time, also when interrupted."""
     board = terminal.Board(session.tasks, todo.complete, cost.seconds, len(places))
     began = time.monotonic()
@@ -121,8 +132,10 @@ def perform(session: Session, todo: plan.Plan, cost: plan.Cost, *, places: Seque
 def _add_wall(session: Session, seconds: float, jobs: int) -> None:
     path = session.folder / "wall.json"
     past = _wall(session)
-    write_atomic(path, seal({"seconds": past.get("seconds", 0.0) + seconds, "jobs": jobs,
-                             "sittings": past.get("sittings", 0) + 1}))
+    write_atomic(
+        path,
+        seal({"seconds": past.get("seconds", 0.0) + seconds, "jobs": jobs, "sittings": past.get("sittings", 0) + 1}),
+    )
 
 
 def _wall(session: Session) -> dict[str, Any]:
@@ -137,21 +150,26 @@ def facts(session: Session) -> dict[str, Any]:
     """Environment, time and counts for the report."""
     lab, wall = session.lab, _wall(session)
     done = [d for d in (lab.done(t.run.key) for t in session.tasks) if d is not None]
-    seen = {json.dumps(lab.described(t.run.key)["facts"], sort_keys=True) for t in session.tasks
-            if lab.done(t.run.key) is not None}
+    seen = {
+        json.dumps(lab.described(t.run.key)["facts"], sort_keys=True)
+        for t in session.tasks
+        if lab.done(t.run.key) is not None
+    }
     environments = [json.loads(s) for s in sorted(seen)]
     sets = plan.sets_of(session.tasks)
     return {
         "command": session.command(),
         "scale": session.scale,
-        "runs": len(session.tasks), "done": sum(d["outcome"] == "finished" for d in done),
+        "runs": len(session.tasks),
+        "done": sum(d["outcome"] == "finished" for d in done),
         "diverged": sum(d["outcome"] == "diverged" for d in done),
         "timeout": sum(d["outcome"] == "timeout" for d in done),
         "failed": sum(d["outcome"] == "failed" for d in done),
         "seeds": len({t.run.seed for t in session.tasks}),
         "presentations": sorted({t.run.recipe.images for t in session.tasks}),
         "training core seconds": round(sum(d["seconds"] for d in done), 1),
-        "wall seconds": round(wall.get("seconds", 0.0), 1), "jobs": wall.get("jobs", 0),
+        "wall seconds": round(wall.get("seconds", 0.0), 1),
+        "jobs": wall.get("jobs", 0),
         "sittings": wall.get("sittings", 0),
         "data": {name: _data_fact(name) for name in sets},
         "procedural": any(name.startswith("procedural") for name in sets),
@@ -169,10 +187,13 @@ def write(session: Session, folder: Path | None = None, formats: Sequence[str] =
     """The report in all formats, from whatever rows the lab has."""
     table = session.table()
     if not len(table):
-        raise SaccadeError(f"the lab {session.lab.root} has no results of {session.study.name} at scale "
-                           f"{session.scale} yet; make them with `{session.command()}`.")
+        raise SaccadeError(
+            f"the lab {session.lab.root} has no results of {session.study.name} at scale "
+            f"{session.scale} yet; make them with `{session.command()}`."
+        )
     verdicts, told, where = judge(session.study, table, session.scale), facts(session), folder or session.folder
-    paths = document.write(session.study, session.scale, session.chosen, table, verdicts, where, facts=told,
-                         formats=formats)
+    paths = document.write(
+        session.study, session.scale, session.chosen, table, verdicts, where, facts=told, formats=formats
+    )
     write_atomic(where / "environment.json", json.dumps(told, indent=1).encode())
     return {**paths, "environment": where / "environment.json"}

@@ -56,8 +56,15 @@ def examine(lab: Lab, tasks: Sequence[Task], retry: bool = False) -> Plan:
             parts["complete"].append(task)
         else:
             parts["measure"].append(task)
-    return Plan(tuple(tasks), tuple(parts["train"]), tuple(parts["measure"]), tuple(parts["complete"]),
-                tuple(parts["failed"]), stale, damaged)
+    return Plan(
+        tuple(tasks),
+        tuple(parts["train"]),
+        tuple(parts["measure"]),
+        tuple(parts["complete"]),
+        tuple(parts["failed"]),
+        stale,
+        damaged,
+    )
 
 
 def _stale(lab: Lab, run: Run) -> str:

@@ -68,10 +68,13 @@ def write_atomic(path: Path, content: bytes) -> None:
 def disk_error(error: OSError, path: Path) -> SaccadeError:
     """The sentence for a disk that refuses: full, read-only or not ours."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return SaccadeError(f"no space left to write {path}; free some or choose another folder with --lab "
-                            "(everything finished is kept).")
-    return SaccadeError(f"cannot write {path} ({error.strerror or error}); check its permissions or choose "
-                        "another folder with --lab.")
+        return SaccadeError(
+            f"no space left to write {path}; free some or choose another folder with --lab "
+            "(everything finished is kept)."
+        )
+    return SaccadeError(
+        f"cannot write {path} ({error.strerror or error}); check its permissions or choose another folder with --lab."
+    )
 
 
 def seal(document: Mapping[str, Any]) -> bytes:
@@ -164,8 +167,13 @@ class Lab:
             if not (folder / "run.json").exists():
                 write_atomic(folder / "run.json", seal({"run": plain(run), "facts": facts}))
             token = uuid.uuid4().hex
-            body = {"token": token, "host": socket.gethostname(), "pid": os.getpid(), "since": time.time(),
-                    "born": _born(os.getpid())}
+            body = {
+                "token": token,
+                "host": socket.gethostname(),
+                "pid": os.getpid(),
+                "since": time.time(),
+                "born": _born(os.getpid()),
+            }
             write_atomic(folder / "lease", json.dumps(body).encode())
         return Lease(folder / "lease", token).start()
 
@@ -244,10 +252,15 @@ class Lab:
 
     # -- measurements
 
-    def put_rows(self, key: str, probe: Probe, version: int, rows: Iterable[Mapping[str, Any]],
-                 each: bytes | None = None) -> None:
-        document: dict[str, Any] = {"probe": probe.name, "settings": plain(probe.settings), "version": version,
-                                    "rows": list(rows)}
+    def put_rows(
+        self, key: str, probe: Probe, version: int, rows: Iterable[Mapping[str, Any]], each: bytes | None = None
+    ) -> None:
+        document: dict[str, Any] = {
+            "probe": probe.name,
+            "settings": plain(probe.settings),
+            "version": version,
+            "rows": list(rows),
+        }
         if each is not None:
             write_atomic(self.folder(key) / "each" / f"{probe.key}.npz", each)
             document["each"] = _sha(each)
@@ -286,8 +299,11 @@ class Lab:
             except (KeyError, TypeError, SaccadeError):  # written by another version of saccade
                 intact = False
             return [] if intact else ["run.json"]
-        return [name for name, checksum in wanted.items()
-                if not (folder / name).exists() or _sha((folder / name).read_bytes()) != checksum]
+        return [
+            name
+            for name, checksum in wanted.items()
+            if not (folder / name).exists() or _sha((folder / name).read_bytes()) != checksum
+        ]
 
     def set_aside(self, key: str, why: str) -> Path:
         """Move a run folder out of the way; what it held is kept but never read again."""
@@ -337,8 +353,11 @@ class Lab:
     def prune(self, dry_run: bool = False) -> dict[str, int]:
         """Remove what is never read again: folders set aside, leftovers of killed writers. Bytes by path."""
         told = {}
-        doomed = [*self.root.glob("aside/*"), *self.root.glob(".incoming-*"),
-                  *(p for p in self.root.glob("runs/*/.*.tmp") if not self.holder(p.parent.name))]
+        doomed = [
+            *self.root.glob("aside/*"),
+            *self.root.glob(".incoming-*"),
+            *(p for p in self.root.glob("runs/*/.*.tmp") if not self.holder(p.parent.name)),
+        ]
         for path in doomed:
             told[str(path.relative_to(self.root))] = size_of(path)
             if not dry_run:

@@ -32,8 +32,10 @@ class Table:
 
     def at(self, **where: Any) -> Table:
         """Rows where every named field equals the value (or is in it, for a tuple, list, set or range)."""
-        return Table(tuple(r for r in self.rows if _matches(r, where)),
-                     tuple(g for g in self.gaps if _matches(g, where, absent=True)))
+        return Table(
+            tuple(r for r in self.rows if _matches(r, where)),
+            tuple(g for g in self.gaps if _matches(g, where, absent=True)),
+        )
 
     def values(self, name: str) -> list[Any]:
         """The distinct values of a field, in sorted order."""
@@ -45,8 +47,10 @@ class Table:
         out: Series = {}
         for row in self.at(metric=metric, **where):
             if row["seed"] in out:
-                raise SaccadeError(f"{metric} at {where} has more than one row for seed {row['seed']}; "
-                                   "name the condition that tells them apart.")
+                raise SaccadeError(
+                    f"{metric} at {where} has more than one row for seed {row['seed']}; "
+                    "name the condition that tells them apart."
+                )
             out[row["seed"]] = row["value"]
         return out
 
@@ -91,22 +95,41 @@ def slope_per_seed(curve: Mapping[Any, Series], x: Callable[[Any], float] = floa
         return {}
     centre = sum(points) / len(points)
     spread = sum((p - centre) ** 2 for p in points)
-    return per_seed(lambda *ys: sum((p - centre) * y for p, y in zip(points, ys, strict=True)) / spread,
-                    *curve.values())
+    return per_seed(
+        lambda *ys: sum((p - centre) * y for p, y in zip(points, ys, strict=True)) / spread, *curve.values()
+    )
 
 
 def record(task: Task, row: Mapping[str, Any]) -> Record:
     """A stored row joined with what is known of its run. A condition wins over an argument of one name."""
     run = task.run
-    return {**plain(run.model_args), **plain(run.data_args), **row.get("at", {}), "metric": row["metric"],
-            "value": row["value"], "n": row["n"], "arm": task.arm or run.model, "model": run.model,
-            "data": run.data, "seed": run.seed, "run": run.key}
+    return {
+        **plain(run.model_args),
+        **plain(run.data_args),
+        **row.get("at", {}),
+        "metric": row["metric"],
+        "value": row["value"],
+        "n": row["n"],
+        "arm": task.arm or run.model,
+        "model": run.model,
+        "data": run.data,
+        "seed": run.seed,
+        "run": run.key,
+    }
 
 
 def gap(task: Task, why: str) -> Record:
     run = task.run
-    return {**plain(run.model_args), **plain(run.data_args), "arm": task.arm or run.model, "model": run.model,
-            "data": run.data, "seed": run.seed, "run": run.key, "why": why}
+    return {
+        **plain(run.model_args),
+        **plain(run.data_args),
+        "arm": task.arm or run.model,
+        "model": run.model,
+        "data": run.data,
+        "seed": run.seed,
+        "run": run.key,
+        "why": why,
+    }
 
 
 def join(tables: Iterable[Table]) -> Table:

@@ -39,8 +39,9 @@ TELL_EVERY = 0.5
 Event = dict[str, Any]
 
 
-def perform(lab: Lab, task: Task, device: str = "cpu", stopping: Callable[[], bool] = lambda: False,
-            retry: bool = False) -> Iterator[Event]:
+def perform(
+    lab: Lab, task: Task, device: str = "cpu", stopping: Callable[[], bool] = lambda: False, retry: bool = False
+) -> Iterator[Event]:
     """Everything that the lab lacks of this task. Yields plain events; the last one says how it ended."""
     key = task.run.key
     lease = lab.claim(task.run, environment(task.run, device))
@@ -64,8 +65,13 @@ def perform(lab: Lab, task: Task, device: str = "cpu", stopping: Callable[[], bo
         lease.release()
 
 
-def perform_together(lab: Lab, tasks: Sequence[Task], device: str = "cpu",
-                     stopping: Callable[[], bool] = lambda: False, retry: bool = False) -> Iterator[Event]:
+def perform_together(
+    lab: Lab,
+    tasks: Sequence[Task],
+    device: str = "cpu",
+    stopping: Callable[[], bool] = lambda: False,
+    retry: bool = False,
+) -> Iterator[Event]:
     """Several tasks of one net: trained in lock-step, then finished one after another. Events carry their run's key."""
     held: dict[str, Lease] = {}
     todo: list[Run] = []
@@ -88,8 +94,9 @@ def perform_together(lab: Lab, tasks: Sequence[Task], device: str = "cpu",
         yield from ({"key": task.run.key, **event} for event in ending)
 
 
-def _train_together(lab: Lab, runs: Sequence[Run], device: str, leases: Mapping[str, Lease],
-                    stopping: Callable[[], bool]) -> Iterator[Event]:
+def _train_together(
+    lab: Lab, runs: Sequence[Run], device: str, leases: Mapping[str, Lease], stopping: Callable[[], bool]
+) -> Iterator[Event]:
     diaries = [Diary(lab, run, device, leases[run.key], stopping) for run in runs]
     for i, event in train_together(runs, device, [diary.resume for diary in diaries]):
         if isinstance(event, Grouped):
@@ -148,10 +155,19 @@ class Diary:
 
 
 def _finish(lab: Lab, run: Run, end: Done) -> None:
-    rows: list[Event] = [{"metric": "online" if p["split"] == "online" else "watched", "value": p["accuracy"],
-                          "n": p["n"], "at": {"images": p["images"], "split": p["split"]}} for p in end.curve]
-    rows += [{"metric": "parameters", "value": models.parameters(end.model), "n": 1, "at": {}},
-             {"metric": "train_seconds", "value": end.seconds, "n": 1, "at": {}}]
+    rows: list[Event] = [
+        {
+            "metric": "online" if p["split"] == "online" else "watched",
+            "value": p["accuracy"],
+            "n": p["n"],
+            "at": {"images": p["images"], "split": p["split"]},
+        }
+        for p in end.curve
+    ]
+    rows += [
+        {"metric": "parameters", "value": models.parameters(end.model), "n": 1, "at": {}},
+        {"metric": "train_seconds", "value": end.seconds, "n": 1, "at": {}},
+    ]
     lab.put_rows(run.key, TRAINING, 1, rows)
     outcome = {"outcome": end.outcome, "reason": end.reason, "seconds": end.seconds, "step": end.step}
     weights = None
@@ -194,11 +210,19 @@ def environment(run: Run, device: str) -> dict[str, Any]:
     """What a reader of run.json needs to judge a difference between two machines."""
     return {
         "versions": {kind: registry.card(kind, getattr(run, kind)).version for kind in ("model", "data")},
-        "python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__,
-        "machine": platform.machine(), "system": platform.system(), "device": device,
-        "threads": torch.get_num_threads(), "kernels": kernels.why_not() or "native",
-        "data": {name: {k: a.sha256[:16] for k, a in SETS[name].arrays.items()}
-                 for name in sets_of([Task(run)]) if name in SETS},
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "machine": platform.machine(),
+        "system": platform.system(),
+        "device": device,
+        "threads": torch.get_num_threads(),
+        "kernels": kernels.why_not() or "native",
+        "data": {
+            name: {k: a.sha256[:16] for k, a in SETS[name].arrays.items()}
+            for name in sets_of([Task(run)])
+            if name in SETS
+        },
     }
 
 

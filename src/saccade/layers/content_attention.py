@@ -38,8 +38,19 @@ class ContentAttention(nn.Module):
     `transposed` is a published slip: weights of (query (a, b), key (k, l)) are those of (query (b, a), key (l, k)).
     """
 
-    def __init__(self, dim: int, heads: int, out: int, *, size: int = 16, bias: bool = True, dropout: float = 0.0,
-                 keys: str = "own", transposed: bool = False, value_maps: bool = False) -> None:
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        out: int,
+        *,
+        size: int = 16,
+        bias: bool = True,
+        dropout: float = 0.0,
+        keys: str = "own",
+        transposed: bool = False,
+        value_maps: bool = False,
+    ) -> None:
         super().__init__()
         self.heads, self.size, self.dropout, self.compares, self.transposed = heads, size, dropout, keys, transposed
         self.query = nn.Linear(dim, heads * dim, bias=bias)
@@ -75,8 +86,10 @@ class ContentAttention(nn.Module):
         h, w = x.shape[1:3]
         keys = keys or self.keys(x)
         q = rearrange(self.query(x), "n i j (e c) -> n e i j c", e=self.heads)
-        rows, columns = (codes[shifts(n, x.device) + self.size - 1]  # (queries, keys, half)
-                         for codes, n in ((self.row_codes, h), (self.column_codes, w)))
+        rows, columns = (
+            codes[shifts(n, x.device) + self.size - 1]  # (queries, keys, half)
+            for codes, n in ((self.row_codes, h), (self.column_codes, w))
+        )
         half = rows.shape[-1]
         scores = torch.einsum("neijc,ikc->neijk", q[..., :half], rows)[..., None]
         scores = scores + torch.einsum("neijc,jlc->neijl", q[..., half:], columns)[..., None, :]
@@ -95,8 +108,9 @@ class ContentAttention(nn.Module):
             p = F.dropout(self.probabilities(x, keys), self.dropout, True)
             return dense(x.flatten(1, 2), p, self.value.folded(), self.value.bias).unflatten(1, x.shape[1:3])
         seen = x.transpose(1, 2) if self.transposed else x
-        y = Folded.apply(x, x if keys is None else keys.tokens, seen, *self.folded(keys), self.value.folded(),
-                         self.size)
+        y = Folded.apply(
+            x, x if keys is None else keys.tokens, seen, *self.folded(keys), self.value.folded(), self.size
+        )
         return (y.transpose(1, 2) if self.transposed else y) + self.value.bias
 
 
@@ -107,8 +121,9 @@ class Folded(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, k: Tensor, v: Tensor, maps: Tensor, added: Tensor, weight: Tensor,
-                size: int) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, k: Tensor, v: Tensor, maps: Tensor, added: Tensor, weight: Tensor, size: int
+    ) -> Tensor:
         x, k, v = (t.contiguous() for t in (x, k, v))
         n, h, w, d = x.shape
         heads, out, tokens = len(maps), len(weight), h * w
@@ -192,5 +207,7 @@ def _by_key(asked: Tensor, h: int, w: int, d: int, size: int) -> tuple[Tensor, T
     The score of key row k for a query in row i stands at shift k - i + size - 1, so a step in i is a step back.
     """
     picture, line, start = asked.stride(0), asked.stride(1), asked.storage_offset() + d + size - 1
-    return (asked.as_strided((len(asked), h, w, h), (picture, w * line - 1, line, 1), start),
-            asked.as_strided((len(asked), h, w, w), (picture, w * line, line - 1, 1), start + 2 * size - 1))
+    return (
+        asked.as_strided((len(asked), h, w, h), (picture, w * line - 1, line, 1), start),
+        asked.as_strided((len(asked), h, w, w), (picture, w * line, line - 1, 1), start + 2 * size - 1),
+    )

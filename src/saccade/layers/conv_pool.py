@@ -33,8 +33,14 @@ def conv_relu_pool(layer: nn.Module, x: Tensor) -> Tensor:
 def has_kernel(layer: nn.Conv2d, x: Tensor) -> bool:
     """Whether this convolution runs in C. One that somebody watches (hooks) must be called as a module."""
     size = layer.kernel_size[0]
-    plain = (layer.kernel_size == (size, size) and layer.stride == layer.dilation == (1, 1) and layer.groups == 1
-             and layer.padding == (0, 0) and layer.bias is not None and type(layer) is nn.Conv2d)
+    plain = (
+        layer.kernel_size == (size, size)
+        and layer.stride == layer.dilation == (1, 1)
+        and layer.groups == 1
+        and layer.padding == (0, 0)
+        and layer.bias is not None
+        and type(layer) is nn.Conv2d
+    )
     watched = layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks
     return plain and not watched and has_room(x, layer.weight)
 
@@ -42,9 +48,16 @@ def has_kernel(layer: nn.Conv2d, x: Tensor) -> bool:
 def has_room(x: Tensor, weight: Tensor) -> bool:
     """Whether there is a kernel for such pictures and weights."""
     out, channels, size, _ = weight.shape
-    return (x.device.type == "cpu" and x.dtype == weight.dtype == torch.float32 and max(channels, out) <= MOST
-            and size <= LARGEST and min(x.shape[2:]) > size and 0 < len(x) * x.shape[2] * x.shape[3] * MOST < FARTHEST
-            and not torch.is_autocast_enabled("cpu") and kernels.conv_pool(channels, out, size) is not None)
+    return (
+        x.device.type == "cpu"
+        and x.dtype == weight.dtype == torch.float32
+        and max(channels, out) <= MOST
+        and size <= LARGEST
+        and min(x.shape[2:]) > size
+        and 0 < len(x) * x.shape[2] * x.shape[3] * MOST < FARTHEST
+        and not torch.is_autocast_enabled("cpu")
+        and kernels.conv_pool(channels, out, size) is not None
+    )
 
 
 class Native(torch.autograd.Function):

@@ -36,8 +36,10 @@ def pairs(h: int, w: int, window: int, shared: bool) -> Tensor:
 def check_side(side: int, h: int, w: int) -> None:
     """For layers whose weights belong to positions of one map."""
     if (h, w) != (side, side):
-        raise SaccadeError(f"these weights are for maps of {side}x{side} positions, not {h}x{w}; give the model the "
-                           "size of its pictures (image=).")
+        raise SaccadeError(
+            f"these weights are for maps of {side}x{side} positions, not {h}x{w}; give the model the "
+            "size of its pictures (image=)."
+        )
 
 
 class Depthwise(nn.Module):
@@ -59,8 +61,12 @@ class Depthwise(nn.Module):
         self.generate = None
         if dynamic:
             hidden = max(1, dim // 4)
-            self.generate = nn.Sequential(nn.Linear(dim, hidden, bias=False), BatchNorm(hidden), nn.ReLU(),
-                                          nn.Linear(hidden, area * dim, bias=False))
+            self.generate = nn.Sequential(
+                nn.Linear(dim, hidden, bias=False),
+                BatchNorm(hidden),
+                nn.ReLU(),
+                nn.Linear(hidden, area * dim, bias=False),
+            )
 
     def forward(self, x: Tensor) -> Tensor:
         n, h, w, c = x.shape

@@ -52,8 +52,9 @@ class NeighbourhoodMaps(nn.Module):
 class PairwiseAttention(NeighbourhoodMaps):
     """`share` channels have one weight."""
 
-    def __init__(self, channels: int, size: int = 7, *, share: int = 8, bias: bool = True,
-                 own_keys: bool = True) -> None:
+    def __init__(
+        self, channels: int, size: int = 7, *, share: int = 8, bias: bool = True, own_keys: bool = True
+    ) -> None:
         super().__init__(channels, size, bias, own_keys)
         inner, out = self.inner, self.out
         self.position = nn.Conv2d(2, 2, 1)
@@ -68,9 +69,12 @@ class PairwiseAttention(NeighbourhoodMaps):
         n, _, h, w = x.shape
         area = self.size**2
         p = self.position(_coordinates(h, w, x.dtype, x.device))
-        q, k, pk = (t.flatten(2).unsqueeze(2) if i == 0 else
-                    F.unfold(padded(t, self.size), self.size).view(len(t), -1, area, h * w)
-                    for i, t in enumerate((self.phi(x), keys, p)))
+        q, k, pk = (
+            t.flatten(2).unsqueeze(2)
+            if i == 0
+            else F.unfold(padded(t, self.size), self.size).view(len(t), -1, area, h * w)
+            for i, t in enumerate((self.phi(x), keys, p))
+        )
         apart = (p.flatten(2).unsqueeze(2) - pk).expand(n, -1, -1, -1)
         z = F.relu(self.norm1(torch.cat([q - k, apart], 1)))
         return self.last(F.relu(self.norm2(self.mix(z)))).softmax(2).unflatten(3, (h, w))
@@ -97,8 +101,17 @@ class PairwiseAttention(NeighbourhoodMaps):
         if path is Shifted:  # the kernel pads itself
             psi, beta = padded(psi, self.size), padded(beta, self.size)
         out, mean2, var2 = path.apply(
-            phi, psi, beta, self.mix.weight.flatten(1), self.norm2.weight, self.norm2.bias, self.last.weight.flatten(1),
-            known, self.norm2.eps, self.size)
+            phi,
+            psi,
+            beta,
+            self.mix.weight.flatten(1),
+            self.norm2.weight,
+            self.norm2.bias,
+            self.last.weight.flatten(1),
+            known,
+            self.norm2.eps,
+            self.size,
+        )
         if self.training:
             self._remember(self.norm2, mean2, var2, n * self.size**2 * h * w)
         y: Tensor = out
@@ -171,8 +184,19 @@ class Shifted(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, phi: Tensor, psi: Tensor, beta: Tensor, mix: Tensor, gain: Tensor, offset: Tensor,
-                last: Tensor, known: Known, eps: float, size: int) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(
+        ctx: Any,
+        phi: Tensor,
+        psi: Tensor,
+        beta: Tensor,
+        mix: Tensor,
+        gain: Tensor,
+        offset: Tensor,
+        last: Tensor,
+        known: Known,
+        eps: float,
+        size: int,
+    ) -> tuple[Tensor, Tensor, Tensor]:
         q, k = (rearrange(x, "n t h w -> t n h w").contiguous() for x in (phi, psi))
         v = rearrange(beta, "n (g s) h w -> g s n h w", s=len(last)).contiguous()
         t, n, h, w = q.shape
@@ -252,8 +276,9 @@ def _where_positive(grad: Tensor, x: Tensor) -> None:
     _threshold_backward(grad, x, 0, grad_input=grad)
 
 
-def norm_of(mix: Tensor, gain: Tensor, offset: Tensor, average: Tensor, cov: Tensor, known: Known,
-            eps: float) -> tuple[Tensor, tuple[Tensor, Tensor], list[Tensor]]:
+def norm_of(
+    mix: Tensor, gain: Tensor, offset: Tensor, average: Tensor, cov: Tensor, known: Known, eps: float
+) -> tuple[Tensor, tuple[Tensor, Tensor], list[Tensor]]:
     """The normalisation of mix t, with its map, as one map of [t; 1]; the mean and variance it uses; what is kept.
 
     Both follow from the average and the covariance of t, unless they are known.
@@ -267,8 +292,16 @@ def norm_of(mix: Tensor, gain: Tensor, offset: Tensor, average: Tensor, cov: Ten
     return first, (mean, var), [mix, gain, inverse, normed, average, across]
 
 
-def through_norm(products: Tensor, count: int, mix: Tensor, gain: Tensor, inverse: Tensor, normed: Tensor,
-                 average: Tensor, across: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def through_norm(
+    products: Tensor,
+    count: int,
+    mix: Tensor,
+    gain: Tensor,
+    inverse: Tensor,
+    normed: Tensor,
+    average: Tensor,
+    across: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of mix and of the gain, and the matrix by which that of t still misses a map of [t; 1].
 
     products: (r, t + 1), sums of what arrives at the normalised maps times [t; 1]. Nothing is missing where the
@@ -287,8 +320,19 @@ class Native(torch.autograd.Function):
     """The same by the C kernel; float32 on the CPU only. Nothing of size (n, ..., area, h, w) is ever written."""
 
     @staticmethod
-    def forward(ctx: Any, phi: Tensor, psi: Tensor, beta: Tensor, mix: Tensor, gain: Tensor, offset: Tensor,
-                last: Tensor, known: Known, eps: float, size: int) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(
+        ctx: Any,
+        phi: Tensor,
+        psi: Tensor,
+        beta: Tensor,
+        mix: Tensor,
+        gain: Tensor,
+        offset: Tensor,
+        last: Tensor,
+        known: Known,
+        eps: float,
+        size: int,
+    ) -> tuple[Tensor, Tensor, Tensor]:
         phi, mix, last = (x.contiguous() for x in (phi, mix, last))
         (n, t, h, w), s = phi.shape, len(last)
         run, shape = _kernel(len(mix), s), (n, h, w, size)

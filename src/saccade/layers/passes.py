@@ -31,8 +31,15 @@ class Passes(nn.Module):
     `around`, if given, makes the two modules that every pass has of its own even when blocks are shared.
     """
 
-    def __init__(self, make: Callable[[bool], nn.Module], depth: int, *, shared: bool = False,
-                 frozen_keys: bool = False, around: Callable[[], tuple[nn.Module, nn.Module]] | None = None) -> None:
+    def __init__(
+        self,
+        make: Callable[[bool], nn.Module],
+        depth: int,
+        *,
+        shared: bool = False,
+        frozen_keys: bool = False,
+        around: Callable[[], tuple[nn.Module, nn.Module]] | None = None,
+    ) -> None:
         super().__init__()
         if depth < 1:
             raise SaccadeError(f"depth must be at least 1, not {depth}.")

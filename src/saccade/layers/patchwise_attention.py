@@ -17,8 +17,9 @@ from saccade.layers.pairwise_attention import NeighbourhoodMaps, side_by_side
 class PatchwiseAttention(NeighbourhoodMaps):
     """`share` channels have one weight."""
 
-    def __init__(self, channels: int, size: int = 7, *, share: int = 8, bias: bool = True,
-                 own_keys: bool = True) -> None:
+    def __init__(
+        self, channels: int, size: int = 7, *, share: int = 8, bias: bool = True, own_keys: bool = True
+    ) -> None:
         super().__init__(channels, size, bias, own_keys)
         wide, narrow = self.inner * (size**2 + 1), self.out // share
         self.norm1, self.norm2 = nn.BatchNorm2d(wide), nn.BatchNorm2d(narrow)

@@ -141,8 +141,17 @@ class QuadraticAttention(nn.Module):
 
     undecayed = ("centre", "spread")
 
-    def __init__(self, dim: int, heads: int, out: int, *, isotropic: bool = True, dropout: float = 0.0,
-                 additive_centre: bool = False, value_maps: bool = False) -> None:
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        out: int,
+        *,
+        isotropic: bool = True,
+        dropout: float = 0.0,
+        additive_centre: bool = False,
+        value_maps: bool = False,
+    ) -> None:
         super().__init__()
         self.isotropic, self.dropout, self.additive_centre = isotropic, dropout, additive_centre
         self.centre = nn.Parameter(2 * torch.randn(heads, 2))
@@ -195,8 +204,18 @@ class LearnedPositionAttention(nn.Module):
     x: (n, h, w, dim) -> (n, h, w, out), for grids up to `size`. A head's bias is the same for all shifts and cancels.
     """
 
-    def __init__(self, dim: int, heads: int, out: int, *, size: int = 16, width: int = 400, dropout: float = 0.0,
-                 bias: bool = False, value_maps: bool = False) -> None:
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        out: int,
+        *,
+        size: int = 16,
+        width: int = 400,
+        dropout: float = 0.0,
+        bias: bool = False,
+        value_maps: bool = False,
+    ) -> None:
         super().__init__()
         self.size, self.dropout = size, dropout
         self.row_codes, self.column_codes = (nn.Parameter(torch.randn(2 * size - 1, width)) for _ in range(2))

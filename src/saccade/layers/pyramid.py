@@ -50,8 +50,10 @@ def sides(image: int, size: Size) -> list[int]:
     """The side of the map in each stage; one sentence if patches or merging do not divide it."""
     unit = size.patch * 2 ** (len(size.dims) - 1)
     if image < 1 or image % unit:
-        raise SaccadeError(f"a side of {image} pixels does not divide into patches of {size.patch} halved "
-                           f"{len(size.dims) - 1} times; use a multiple of {unit}.")
+        raise SaccadeError(
+            f"a side of {image} pixels does not divide into patches of {size.patch} halved "
+            f"{len(size.dims) - 1} times; use a multiple of {unit}."
+        )
     return [image // size.patch // 2**i for i in range(len(size.dims))]
 
 

@@ -49,8 +49,12 @@ def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 def has_kernel(x: Tensor, width: int, widest: int = WIDEST_FUSED) -> bool:
     """Whether attention on such numbers in heads of this width should run in C."""
-    return (x.device.type == "cpu" and x.dtype == torch.float32 and width <= widest
-            and kernels.short_heads(width) is not None)
+    return (
+        x.device.type == "cpu"
+        and x.dtype == torch.float32
+        and width <= widest
+        and kernels.short_heads(width) is not None
+    )
 
 
 class Recompute(torch.autograd.Function):
@@ -103,7 +107,7 @@ class Native(torch.autograd.Function):
         out, norm = torch.empty_like(v), q.new_empty(*q.shape[:2], q.shape[3])
         _kernel(q).forward(*map(_pointer, (q, k, v, out, norm)), len(q) * q.shape[1], ctx.tokens)
         ctx.save_for_backward(q, k, v, out, norm)
-        return out[..., :ctx.tokens]
+        return out[..., : ctx.tokens]
 
     @staticmethod
     @once_differentiable
@@ -111,7 +115,7 @@ class Native(torch.autograd.Function):
         q, k, v, out, norm = ctx.saved_tensors
         grad, gq, gk, gv = _filled_up(grad), torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
         _kernel(q).backward(*map(_pointer, (q, k, v, out, norm, grad, gq, gk, gv)), len(q) * q.shape[1], ctx.tokens)
-        return gq[..., :ctx.tokens], gk[..., :ctx.tokens], gv[..., :ctx.tokens]
+        return gq[..., : ctx.tokens], gk[..., : ctx.tokens], gv[..., : ctx.tokens]
 
 
 def _and_ones(t: Tensor) -> Tensor:

@@ -33,8 +33,17 @@ class WindowAttention(nn.Module):
 
     undecayed = ("bias",)
 
-    def __init__(self, dim: int, heads: int, side: int, window: int, *, shift: bool = False, shared: bool = True,
-                 dynamic: bool = True) -> None:
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        side: int,
+        window: int,
+        *,
+        shift: bool = False,
+        shared: bool = True,
+        dynamic: bool = True,
+    ) -> None:
         super().__init__()
         if heads < 1 or dim % heads:
             raise SaccadeError(f"heads must divide the width: {heads} does not divide {dim}.")
@@ -58,8 +67,14 @@ class WindowAttention(nn.Module):
         y = self.qkv(self.norm(x))
         if self.shift:
             y = y.roll((-self.shift, -self.shift), (1, 2))
-        parts = rearrange(y, "n (a p) (b q) (s e d) -> s n (a b) e (p q) d", p=self.window, q=self.window,
-                          s=3 if self.dynamic else 1, e=self.heads)
+        parts = rearrange(
+            y,
+            "n (a p) (b q) (s e d) -> s n (a b) e (p q) d",
+            p=self.window,
+            q=self.window,
+            s=3 if self.dynamic else 1,
+            e=self.heads,
+        )
         bias = self.scores(h, w)
         if self.dynamic:
             q, k, v = parts
@@ -83,5 +98,7 @@ class WindowAttention(nn.Module):
 def _fits(h: int, w: int, window: int) -> None:
     for side in (h, w):
         if side % window:
-            raise SaccadeError(f"windows of {window} do not divide a map of {h}x{w} positions; choose a window that "
-                               "divides its side, or 0 for the whole map.")
+            raise SaccadeError(
+                f"windows of {window} do not divide a map of {h}x{w} positions; choose a window that "
+                "divides its side, or 0 for the whole map."
+            )

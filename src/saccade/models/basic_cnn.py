@@ -27,8 +27,7 @@ class BasicCNN(nn.Module):
     def __init__(self, classes: int, width: int, channels: int, bias: bool, parametrisation: str) -> None:
         super().__init__()
         sizes = (channels, width, 2 * width, 4 * width)
-        self.convs = nn.ModuleList(nn.Conv2d(a, b, 5, padding=2, bias=bias)
-                                   for a, b in pairwise(sizes))
+        self.convs = nn.ModuleList(nn.Conv2d(a, b, 5, padding=2, bias=bias) for a, b in pairwise(sizes))
         self.hidden = nn.Linear(64 * width, 4 * width, bias=bias)
         self.head = nn.Linear(4 * width, classes, bias=bias)
         layers = [*self.convs, self.hidden, self.head]
@@ -69,8 +68,9 @@ def _channels_last(x: Tensor) -> Tensor:
 
 
 @model(family="cnn", dial="width")
-def basic_cnn(classes: int = 10, *, width: int = 10, channels: int = 3, bias: bool = False,
-              parametrisation: str = "mean_field") -> nn.Module:
+def basic_cnn(
+    classes: int = 10, *, width: int = 10, channels: int = 3, bias: bool = False, parametrisation: str = "mean_field"
+) -> nn.Module:
     """CNN(h): 506h² + (25c+40)h parameters for 10 classes without biases, 506h² + (25c+51)h + 10 with them."""
     if width < 1:
         raise SaccadeError(f"width must be at least 1, not {width}.")

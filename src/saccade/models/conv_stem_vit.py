@@ -42,8 +42,9 @@ class Block(nn.Module):
     def forward(self, x: Tensor, keys: Any = None) -> tuple[Tensor, Any]:
         z = self.norm1(x)
         keys = self.keys(z, keys)
-        seen = F.scaled_dot_product_attention(self.split(self.query(z)), keys, self.split(self.value(z)),
-                                              dropout_p=self.dropout if self.training else 0.0)
+        seen = F.scaled_dot_product_attention(
+            self.split(self.query(z)), keys, self.split(self.value(z)), dropout_p=self.dropout if self.training else 0.0
+        )
         z = self.norm2(z + self.out(rearrange(seen, "n e t c -> n t (e c)")))
         return z + self.mlp(z), keys
 
@@ -60,8 +61,9 @@ class ConvStemViT(nn.Module):
     With `noise` its patch is drawn anew, uniformly, at every call.
     """
 
-    def __init__(self, classes: int, passes: Passes, dim: int, side: int, stem: nn.Module, width: int, patch: int,
-                 noise: bool) -> None:
+    def __init__(
+        self, classes: int, passes: Passes, dim: int, side: int, stem: nn.Module, width: int, patch: int, noise: bool
+    ) -> None:
         super().__init__()
         self.patch, self.noise = patch, noise
         self.stem, self.embed = stem, nn.Linear(width * patch**2, dim)
@@ -83,10 +85,23 @@ class ConvStemViT(nn.Module):
 
 
 @model(family="vit", dial="dim")
-def conv_stem_vit(classes: int = 10, *, heads: int = 9, dim: int = 400, depth: int = 6, hierarchical: bool = False,
-                  shared: bool = False, frozen_keys: bool = False, patch: int = 2, hidden: int = 512,
-                  stem: bool = True, width: int = 64, attention_dropout: float = 0.0,
-                  noise_class_token: bool = False, channels: int = 3) -> nn.Module:
+def conv_stem_vit(
+    classes: int = 10,
+    *,
+    heads: int = 9,
+    dim: int = 400,
+    depth: int = 6,
+    hierarchical: bool = False,
+    shared: bool = False,
+    frozen_keys: bool = False,
+    patch: int = 2,
+    hidden: int = 512,
+    stem: bool = True,
+    width: int = 64,
+    attention_dropout: float = 0.0,
+    noise_class_token: bool = False,
+    channels: int = 3,
+) -> nn.Module:
     """ViT behind the first stage of a ResNet-18 of `width` channels; 37 394 506 parameters, hierarchical 6 531 946.
 
     stem=False reads pixels (37 147 082, 6 284 522). hierarchical is shared and frozen_keys at once.
@@ -96,10 +111,16 @@ def conv_stem_vit(classes: int = 10, *, heads: int = 9, dim: int = 400, depth: i
     if width < 1:
         raise SaccadeError(f"width must be at least 1, not {width}.")
     one, frozen = switches(hierarchical, shared, frozen_keys)
-    passes = Passes(lambda own: Block(dim, heads, hidden, attention_dropout, own), depth, shared=one,
-                    frozen_keys=frozen)
+    passes = Passes(
+        lambda own: Block(dim, heads, hidden, attention_dropout, own), depth, shared=one, frozen_keys=frozen
+    )
     before: nn.Module = nn.Identity()
     if stem:
-        before = nn.Sequential(nn.Conv2d(channels, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
-                               BasicBlock(width, width), BasicBlock(width, width))
+        before = nn.Sequential(
+            nn.Conv2d(channels, width, 3, padding=1, bias=False),
+            nn.BatchNorm2d(width),
+            nn.ReLU(),
+            BasicBlock(width, width),
+            BasicBlock(width, width),
+        )
     return ConvStemViT(classes, passes, dim, side, before, width if stem else channels, patch, noise_class_token)

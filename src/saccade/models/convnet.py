@@ -67,8 +67,9 @@ class ConvNet(nn.Module):
         if stem == "cifar":
             self.stem = nn.Sequential(conv3(channels, width), nn.BatchNorm2d(width), nn.ReLU())
         else:
-            self.stem = nn.Sequential(nn.Conv2d(channels, width, 7, 2, 3, bias=False), nn.BatchNorm2d(width),
-                                      nn.ReLU(), nn.MaxPool2d(3, 2, 1))
+            self.stem = nn.Sequential(
+                nn.Conv2d(channels, width, 7, 2, 3, bias=False), nn.BatchNorm2d(width), nn.ReLU(), nn.MaxPool2d(3, 2, 1)
+            )
         blocks, inside = [], width
         for stage, depth in enumerate(stages):
             for i in range(depth):
@@ -85,8 +86,15 @@ class ConvNet(nn.Module):
 
 
 @model(family="cnn", dial="width")
-def convnet(classes: int = 10, *, block: str = "v1", stem: str = "cifar", width: int = 64,
-            stages: Sequence[int] = (2, 2, 2, 2), channels: int = 3) -> nn.Module:
+def convnet(
+    classes: int = 10,
+    *,
+    block: str = "v1",
+    stem: str = "cifar",
+    width: int = 64,
+    stages: Sequence[int] = (2, 2, 2, 2),
+    channels: int = 3,
+) -> nn.Module:
     """Residual ConvNet with blocks v1, v2 or v3; ResNet-18's 11 173 962 parameters (11 181 642 with its own stem)."""
     for name, value, known in (("block", block, BLOCKS), ("stem", stem, STEMS)):
         if value not in known:

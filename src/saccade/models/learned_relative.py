@@ -13,11 +13,26 @@ from saccade.spec import SaccadeError
 
 
 @model(family="attention", dial="dim")
-def learned_relative(classes: int = 10, *, content: bool = True, heads: int = 9, dim: int = 400, depth: int = 6,
-                     shell: str = "original", hierarchical: bool = False, shared: bool = False,
-                     frozen_keys: bool = False, patch: int = 2, hidden: int = 512, dropout: float | None = None,
-                     attention_dropout: float = 0.0, key_content: bool = True, value_maps: bool = False,
-                     transposed_content: bool = False, channels: int = 3) -> nn.Module:
+def learned_relative(
+    classes: int = 10,
+    *,
+    content: bool = True,
+    heads: int = 9,
+    dim: int = 400,
+    depth: int = 6,
+    shell: str = "original",
+    hierarchical: bool = False,
+    shared: bool = False,
+    frozen_keys: bool = False,
+    patch: int = 2,
+    hidden: int = 512,
+    dropout: float | None = None,
+    attention_dropout: float = 0.0,
+    key_content: bool = True,
+    value_maps: bool = False,
+    transposed_content: bool = False,
+    channels: int = 3,
+) -> nn.Module:
     """Transformer with learned relative positions, and content unless content=False; 29 484 282 parameters.
 
     hierarchical is shared and frozen_keys at once. key_content=False: queries meet positions only. value_maps: each
@@ -35,11 +50,39 @@ def learned_relative(classes: int = 10, *, content: bool = True, heads: int = 9,
 
     def make(own_keys: bool) -> Attention:
         if not content:
-            return LearnedPositionAttention(dim, heads, dim, size=size, width=dim, dropout=attention_dropout,
-                                            bias=not original, value_maps=value_maps)
+            return LearnedPositionAttention(
+                dim,
+                heads,
+                dim,
+                size=size,
+                width=dim,
+                dropout=attention_dropout,
+                bias=not original,
+                value_maps=value_maps,
+            )
         keys = "none" if not key_content else "own" if own_keys else "given"
-        return ContentAttention(dim, heads, dim, size=size, bias=original, dropout=attention_dropout, keys=keys,
-                                transposed=transposed_content, value_maps=value_maps)
+        return ContentAttention(
+            dim,
+            heads,
+            dim,
+            size=size,
+            bias=original,
+            dropout=attention_dropout,
+            keys=keys,
+            transposed=transposed_content,
+            value_maps=value_maps,
+        )
 
-    return encoder(classes, make, dim=dim, depth=depth, shell=shell, patch=patch, hidden=hidden, dropout=dropout,
-                   channels=channels, shared=one, frozen_keys=frozen)
+    return encoder(
+        classes,
+        make,
+        dim=dim,
+        depth=depth,
+        shell=shell,
+        patch=patch,
+        hidden=hidden,
+        dropout=dropout,
+        channels=channels,
+        shared=one,
+        frozen_keys=frozen,
+    )

@@ -24,8 +24,13 @@ class Readout(nn.Module):
         if head not in HEADS:
             raise SaccadeError(suggest("head", head, HEADS))
         self.head = head
-        self.layers = nn.Sequential(nn.Linear(400 if head == "flatten" else 16, 120), nn.ReLU(),
-                                    nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, classes))
+        self.layers = nn.Sequential(
+            nn.Linear(400 if head == "flatten" else 16, 120),
+            nn.ReLU(),
+            nn.Linear(120, 84),
+            nn.ReLU(),
+            nn.Linear(84, classes),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         if self.head == "flatten":

@@ -13,9 +13,22 @@ from saccade.spec import SaccadeError
 
 
 @model(family="local", dial="dims")
-def local_attn(classes: int = 10, *, size: str = "mini", window: int = 4, shift: bool = True, shared: bool = True,
-               dynamic: bool = True, head_dim: int = 32, patch: int = 0, dims: Sequence[int] = (),
-               depths: Sequence[int] = (), image: int = 32, drop_path: float = 0.0, channels: int = 3) -> nn.Module:
+def local_attn(
+    classes: int = 10,
+    *,
+    size: str = "mini",
+    window: int = 4,
+    shift: bool = True,
+    shared: bool = True,
+    dynamic: bool = True,
+    head_dim: int = 32,
+    patch: int = 0,
+    dims: Sequence[int] = (),
+    depths: Sequence[int] = (),
+    image: int = 32,
+    drop_path: float = 0.0,
+    channels: int = 3,
+) -> nn.Module:
     """Attention in windows with relative position bias, shifted by half a window on odd blocks if `shift`.
 
     Everything but the mixing is as in local_dw, and so are the switches: window (0 for the whole map; a map no larger
@@ -28,7 +41,8 @@ def local_attn(classes: int = 10, *, size: str = "mini", window: int = 4, shift:
             raise SaccadeError(f"head_dim must divide every width: {head_dim} does not divide {dim}.")
 
     def mixer(dim: int, side: int, block: int) -> nn.Module:
-        return WindowAttention(dim, dim // head_dim, side, window, shift=shift and block % 2 == 1, shared=shared,
-                               dynamic=dynamic)
+        return WindowAttention(
+            dim, dim // head_dim, side, window, shift=shift and block % 2 == 1, shared=shared, dynamic=dynamic
+        )
 
     return Pyramid(classes, made, mixer, image=image, drop_path=drop_path, channels=channels)

@@ -12,9 +12,20 @@ from saccade.registry import model
 
 
 @model(family="local", dial="dims")
-def local_dw(classes: int = 10, *, size: str = "base", dynamic: bool = True, window: int = 7, shared: bool = True,
-             patch: int = 0, dims: Sequence[int] = (), depths: Sequence[int] = (), image: int = 32,
-             drop_path: float = 0.0, channels: int = 3) -> nn.Module:
+def local_dw(
+    classes: int = 10,
+    *,
+    size: str = "base",
+    dynamic: bool = True,
+    window: int = 7,
+    shared: bool = True,
+    patch: int = 0,
+    dims: Sequence[int] = (),
+    depths: Sequence[int] = (),
+    image: int = 32,
+    drop_path: float = 0.0,
+    channels: int = 3,
+) -> nn.Module:
     """Depth-wise mixing in place of window attention; 160 583 178 parameters (base), static 73 332 362.
 
     Three switches, in any combination: window (3, 5, 7 ..., 0 for the whole map); shared, one kernel for all positions
@@ -22,10 +33,19 @@ def local_dw(classes: int = 10, *, size: str = "base", dynamic: bool = True, win
     and mini, or `patch`, `dims` and `depths`. Whole-map and own weights are made for pictures of `image` pixels; a
     dynamic whole-map kernel is several times slower than any other combination.
     """
-    def mixer(dim: int, side: int, _: int) -> nn.Module:
-        return nn.Sequential(nn.Linear(dim, dim, bias=False), BatchNorm(dim), nn.ReLU(),
-                             Depthwise(dim, side, window, shared, dynamic), BatchNorm(dim), nn.ReLU(),
-                             nn.Linear(dim, dim, bias=False), BatchNorm(dim))
 
-    return Pyramid(classes, chosen(size, patch, dims, depths), mixer, image=image, drop_path=drop_path,
-                   channels=channels)
+    def mixer(dim: int, side: int, _: int) -> nn.Module:
+        return nn.Sequential(
+            nn.Linear(dim, dim, bias=False),
+            BatchNorm(dim),
+            nn.ReLU(),
+            Depthwise(dim, side, window, shared, dynamic),
+            BatchNorm(dim),
+            nn.ReLU(),
+            nn.Linear(dim, dim, bias=False),
+            BatchNorm(dim),
+        )
+
+    return Pyramid(
+        classes, chosen(size, patch, dims, depths), mixer, image=image, drop_path=drop_path, channels=channels
+    )

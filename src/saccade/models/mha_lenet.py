@@ -85,7 +85,7 @@ def _patches(channels: int, out: int) -> nn.Conv2d:
 def _square(out: int) -> nn.Conv2d:
     layer = nn.Conv2d(out, out, 1)
     # The library layer draws its stacked (3 out, out) weight at once, so the bound counts 3 out outputs.
-    nn.init.uniform_(layer.weight, -(6 / (4 * out)) ** 0.5, (6 / (4 * out)) ** 0.5)
+    nn.init.uniform_(layer.weight, -((6 / (4 * out)) ** 0.5), (6 / (4 * out)) ** 0.5)
     return _no_bias_yet(layer)
 
 
@@ -97,10 +97,10 @@ def _no_bias_yet(layer: nn.Conv2d) -> nn.Conv2d:
 
 
 @model(family="attention")
-def mha_lenet(classes: int = 10, *, reading: str = "A", heads: int = 2, head: str = "flatten",
-              channels: int = 3) -> nn.Module:
+def mha_lenet(
+    classes: int = 10, *, reading: str = "A", heads: int = 2, head: str = "flatten", channels: int = 3
+) -> nn.Module:
     """LeNet's shape with attention over 784 and 100 patches; 68 064 parameters in reading A."""
     if reading not in READINGS:
         raise SaccadeError(suggest("reading", reading, READINGS))
-    return Skeleton(PatchAttention(channels, 6, heads, reading), PatchAttention(6, 16, heads, reading),
-                    classes, head)
+    return Skeleton(PatchAttention(channels, 6, heads, reading), PatchAttention(6, 16, heads, reading), classes, head)

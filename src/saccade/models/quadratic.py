@@ -11,10 +11,24 @@ from saccade.registry import model
 
 
 @model(family="attention", dial="dim")
-def quadratic(classes: int = 10, *, isotropic: bool = True, heads: int = 9, dim: int = 400, depth: int = 6,
-              shell: str = "original", hierarchical: bool = False, shared: bool = False, frozen_keys: bool = False,
-              patch: int = 2, hidden: int = 512, dropout: float | None = None, attention_dropout: float = 0.0,
-              additive_centre: bool = False, channels: int = 3) -> nn.Module:
+def quadratic(
+    classes: int = 10,
+    *,
+    isotropic: bool = True,
+    heads: int = 9,
+    dim: int = 400,
+    depth: int = 6,
+    shell: str = "original",
+    hierarchical: bool = False,
+    shared: bool = False,
+    frozen_keys: bool = False,
+    patch: int = 2,
+    hidden: int = 512,
+    dropout: float | None = None,
+    attention_dropout: float = 0.0,
+    additive_centre: bool = False,
+    channels: int = 3,
+) -> nn.Module:
     """Transformer whose heads look at a Gaussian around a learned shift; 12 086 844 parameters.
 
     Isotropic heads separate over rows and columns and are computed so, exactly, unless attention_dropout (.1 in the
@@ -23,7 +37,18 @@ def quadratic(classes: int = 10, *, isotropic: bool = True, heads: int = 9, dim:
     """
     grid(patch, heads, dim, dropout=dropout, attention_dropout=attention_dropout)
     one, frozen = switches(hierarchical, shared, frozen_keys, content=False)
-    return encoder(classes, lambda own: QuadraticAttention(dim, heads, dim, isotropic=isotropic,
-                                                           dropout=attention_dropout, additive_centre=additive_centre),
-                   dim=dim, depth=depth, shell=shell, patch=patch, hidden=hidden, dropout=dropout, channels=channels,
-                   shared=one, frozen_keys=frozen)
+    return encoder(
+        classes,
+        lambda own: QuadraticAttention(
+            dim, heads, dim, isotropic=isotropic, dropout=attention_dropout, additive_centre=additive_centre
+        ),
+        dim=dim,
+        depth=depth,
+        shell=shell,
+        patch=patch,
+        hidden=hidden,
+        dropout=dropout,
+        channels=channels,
+        shared=one,
+        frozen_keys=frozen,
+    )

@@ -35,8 +35,10 @@ class ResNet18(nn.Sequential):
             first[0] = nn.Conv2d(channels, width, 7, 2, 3, bias=False)
             first.append(nn.MaxPool2d(3, 2, 1))
         sizes = [width * 2**i for i in range(4)]
-        stages = [nn.Sequential(BasicBlock(a, b, stride), BasicBlock(b, b))
-                  for a, b, stride in zip([width, *sizes], sizes, (1, 2, 2, 2), strict=False)]
+        stages = [
+            nn.Sequential(BasicBlock(a, b, stride), BasicBlock(b, b))
+            for a, b, stride in zip([width, *sizes], sizes, (1, 2, 2, 2), strict=False)
+        ]
         super().__init__(*first, *stages, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(sizes[-1], classes))
         for layer in self.modules():
             if isinstance(layer, nn.Conv2d):

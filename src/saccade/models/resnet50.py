@@ -54,8 +54,14 @@ class ResNet(nn.Module):
 
 
 @model(family="cnn", dial="width")
-def resnet50(classes: int = 10, *, stem: str = "imagenet", width: int = 64, stages: Sequence[int] = (3, 4, 6, 3),
-             channels: int = 3) -> nn.Module:
+def resnet50(
+    classes: int = 10,
+    *,
+    stem: str = "imagenet",
+    width: int = 64,
+    stages: Sequence[int] = (3, 4, 6, 3),
+    channels: int = 3,
+) -> nn.Module:
     """Bottleneck ResNet of 3-4-6-3 blocks; 23 528 522 parameters for 10 classes.
 
     Stems: imagenet, 7x7 with stride 2 and max-pooling, a quarter of the side; half, 3x3 with stride 2; cifar, 3x3.

@@ -112,9 +112,20 @@ class San(nn.Module):
 
 
 @model(family="attention")
-def san(classes: int = 10, *, pairwise: bool = True, plan: str = "san10", hierarchical: bool = False,
-        shared: bool = False, frozen_keys: bool = False, flat: bool = False, depth: int = 4,
-        raw_attention: bool = False, one_key_map: bool = False, channels: int = 3) -> nn.Module:
+def san(
+    classes: int = 10,
+    *,
+    pairwise: bool = True,
+    plan: str = "san10",
+    hierarchical: bool = False,
+    shared: bool = False,
+    frozen_keys: bool = False,
+    flat: bool = False,
+    depth: int = 4,
+    raw_attention: bool = False,
+    one_key_map: bool = False,
+    channels: int = 3,
+) -> nn.Module:
     """Attention over footprints with a weight vector a neighbour; SAN10 has 10.53M parameters for 1000 classes.
 
     Plans: san10, san15, san19, truncated (3 737 056), small and tiny for a CPU. hierarchical (shared and frozen_keys
@@ -136,8 +147,9 @@ def san(classes: int = 10, *, pairwise: bool = True, plan: str = "san10", hierar
     width = chosen.flat
 
     def block(own_keys: bool) -> nn.Module:
-        first, second = (Bottleneck(pairwise, width, 3, bias=False, own_keys=own_keys, raw=raw_attention)
-                         for _ in range(2))
+        first, second = (
+            Bottleneck(pairwise, width, 3, bias=False, own_keys=own_keys, raw=raw_attention) for _ in range(2)
+        )
         return Pair(first, second, one_key_map)
 
     def around() -> tuple[nn.Module, nn.Module]:
@@ -150,10 +162,17 @@ def san(classes: int = 10, *, pairwise: bool = True, plan: str = "san10", hierar
 
 def _stages(plan: Plan, pairwise: bool) -> list[nn.Module]:
     made: list[nn.Module] = []
-    for before, width, blocks, size in zip((plan.stem, *plan.channels), plan.channels, plan.blocks, plan.footprints,
-                                           strict=False):
-        made += [nn.Sequential(nn.MaxPool2d(2), nn.Conv2d(before, width, 1, bias=False)),
-                 Passes(lambda own, width=width, size=size: Bottleneck(  # type: ignore[misc]
-                     pairwise, width, size, bias=True, own_keys=own, raw=False), blocks),
-                 nn.Sequential(nn.BatchNorm2d(width), nn.ReLU())]
+    for before, width, blocks, size in zip(
+        (plan.stem, *plan.channels), plan.channels, plan.blocks, plan.footprints, strict=False
+    ):
+        made += [
+            nn.Sequential(nn.MaxPool2d(2), nn.Conv2d(before, width, 1, bias=False)),
+            Passes(
+                lambda own, width=width, size=size: Bottleneck(  # type: ignore[misc]
+                    pairwise, width, size, bias=True, own_keys=own, raw=False
+                ),
+                blocks,
+            ),
+            nn.Sequential(nn.BatchNorm2d(width), nn.ReLU()),
+        ]
     return made

@@ -76,14 +76,27 @@ class RelativeEncoder(nn.Module):
         return [block.attention for block in self.passes.blocks if isinstance(block, Block)]
 
 
-def encoder(classes: int, make: Callable[[bool], Attention], *, dim: int, depth: int, shell: str, patch: int,
-            hidden: int, dropout: float | None, channels: int, shared: bool, frozen_keys: bool) -> nn.Module:
+def encoder(
+    classes: int,
+    make: Callable[[bool], Attention],
+    *,
+    dim: int,
+    depth: int,
+    shell: str,
+    patch: int,
+    hidden: int,
+    dropout: float | None,
+    channels: int,
+    shared: bool,
+    frozen_keys: bool,
+) -> nn.Module:
     """`make(own_keys)` gives the attention of a block. dropout None: as published, .1 and none."""
     if shell not in SHELLS:
         raise SaccadeError(suggest("shell", shell, SHELLS))
     drop = (0.1 if shell == "original" else 0.0) if dropout is None else dropout
-    passes = Passes(lambda own: Block(make(own), dim, hidden, shell, drop), depth, shared=shared,
-                    frozen_keys=frozen_keys)
+    passes = Passes(
+        lambda own: Block(make(own), dim, hidden, shell, drop), depth, shared=shared, frozen_keys=frozen_keys
+    )
     return RelativeEncoder(classes, passes, dim, patch, channels)
 
 
@@ -97,4 +110,3 @@ def grid(patch: int, heads: int, dim: int, **shares: float | None) -> int:
         if share is not None and not 0 <= share < 1:
             raise SaccadeError(f"{name} must be at least 0 and below 1, not {share}.")
     return SIDE // patch
-

@@ -29,8 +29,10 @@ class PatchEmbedding(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if x.shape[-2:] != (self.image, self.image):
-            raise SaccadeError(f"this vit reads {self.image}x{self.image} images, not {x.shape[-2]}x{x.shape[-1]}; "
-                               f"build it with image={x.shape[-1]}.")
+            raise SaccadeError(
+                f"this vit reads {self.image}x{self.image} images, not {x.shape[-2]}x{x.shape[-1]}; "
+                f"build it with image={x.shape[-1]}."
+            )
         return self.linear(rearrange(x, "n c (h p) (w q) -> n (h w) (c p q)", p=self.patch, q=self.patch))
 
 
@@ -68,14 +70,14 @@ class Block(nn.Module):
     single_skip:    x + MLP(LN2 Att(LN1 x)), the other reading of v3
     """
 
-    def __init__(self, form: str, dim: int, heads: int, ratio: float, dropout: float,
-                 attention_dropout: float) -> None:
+    def __init__(self, form: str, dim: int, heads: int, ratio: float, dropout: float, attention_dropout: float) -> None:
         super().__init__()
         self.form, hidden = form, round(ratio * dim)
         self.norm1, self.norm2 = nn.LayerNorm(dim, EPS), nn.LayerNorm(dim, EPS)
         self.attention = Attention(dim, heads, dropout, attention_dropout)
-        self.mlp = nn.Sequential(nn.Linear(dim, hidden), nn.GELU(), nn.Dropout(dropout), nn.Linear(hidden, dim),
-                                 nn.Dropout(dropout))
+        self.mlp = nn.Sequential(
+            nn.Linear(dim, hidden), nn.GELU(), nn.Dropout(dropout), nn.Linear(hidden, dim), nn.Dropout(dropout)
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         return self.join(x, self.attention(self.looked_at(x)))
@@ -102,8 +104,16 @@ class Block(nn.Module):
 class ViT(nn.Module):
     """With `dense` every token goes through the last block too: the same output, and maps of every layer to look at."""
 
-    def __init__(self, classes: int, embed: PatchEmbedding, dim: int, blocks: list[Block], dropout: float,
-                 positions: bool, readout: str) -> None:
+    def __init__(
+        self,
+        classes: int,
+        embed: PatchEmbedding,
+        dim: int,
+        blocks: list[Block],
+        dropout: float,
+        positions: bool,
+        readout: str,
+    ) -> None:
         super().__init__()
         self.dense, self.readout, extra = False, readout, int(readout == "class_token")
         self.embed, self.drop = embed, nn.Dropout(dropout)
@@ -148,9 +158,22 @@ class ViT(nn.Module):
 
 
 @model(family="vit", dial="dim")
-def vit(classes: int = 10, *, patch: int = 4, dim: int = 128, depth: int = 6, heads: int = 4, block: str = "v1",
-        image: int = 32, channels: int = 3, dropout: float = 0.0, attention_dropout: float = 0.0,
-        positions: bool = True, ratio: float = 4, readout: str = "class_token") -> nn.Module:
+def vit(
+    classes: int = 10,
+    *,
+    patch: int = 4,
+    dim: int = 128,
+    depth: int = 6,
+    heads: int = 4,
+    block: str = "v1",
+    image: int = 32,
+    channels: int = 3,
+    dropout: float = 0.0,
+    attention_dropout: float = 0.0,
+    positions: bool = True,
+    ratio: float = 4,
+    readout: str = "class_token",
+) -> nn.Module:
     """ViT with blocks v1 (pre-norm), v2 (post-norm), v3 (parallel) or single_skip; B/16 layout: 85 806 346."""
     for name, value, known in (("block", block, BLOCKS), ("readout", readout, READOUTS)):
         if value not in known:

@@ -28,8 +28,16 @@ FLATTEST = 1e-5  # largest precision below which it looks evenly
 
 
 @probe(version=1)
-def attention_geometry(subject: Subject, data: Source, *, split: str = "test", n: int = 50, model: str = "",
-                       args: Mapping[str, object] | None = None, show: bool = False) -> Iterator[Row]:
+def attention_geometry(
+    subject: Subject,
+    data: Source,
+    *,
+    split: str = "test",
+    n: int = 50,
+    model: str = "",
+    args: Mapping[str, object] | None = None,
+    show: bool = False,
+) -> Iterator[Row]:
     """By layer: entropy, effective pixels, distance, positional share, kinds of heads, and the geometry of centres.
 
     `model` and `args` say how to build the untrained net that the trained one is compared with. With `show`, seed 0
@@ -66,21 +74,28 @@ def probabilities(model: nn.Module, x: Tensor) -> list[Tensor]:
     """(n, heads, queries, keys) of every layer or pass, for tokens on a square grid."""
     ask = getattr(model, "attention", None)
     if not callable(ask):
-        raise SaccadeError(f"{type(model).__name__} has no attention maps; they need a model with .attention(x), "
-                           "such as quadratic or learned_relative.")
+        raise SaccadeError(
+            f"{type(model).__name__} has no attention maps; they need a model with .attention(x), "
+            "such as quadratic or learned_relative."
+        )
     with torch.no_grad():
         found: list[Tensor] = [p.detach() for p in ask(x)]
     side = math.isqrt(found[0].shape[-1])
     if side * side != found[0].shape[-1]:
-        raise SaccadeError(f"attention_geometry reads tokens on a square grid, and {found[0].shape[-1]} are none; "
-                           "a class token has no place.")
+        raise SaccadeError(
+            f"attention_geometry reads tokens on a square grid, and {found[0].shape[-1]} are none; "
+            "a class token has no place."
+        )
     return [p.expand(len(x), -1, -1, -1) for p in found]
 
 
 def quadratic_layers(model: nn.Module) -> list[tuple[Tensor, Tensor]]:
     """Centres (heads, 2) and precisions (heads, 2, 2) of every layer whose heads are Gaussians, as they act."""
-    return [(acting_centre(m).detach(), m.precision().detach()) for m in model.modules()
-            if isinstance(m, QuadraticAttention)]
+    return [
+        (acting_centre(m).detach(), m.precision().detach())
+        for m in model.modules()
+        if isinstance(m, QuadraticAttention)
+    ]
 
 
 def acting_centre(layer: QuadraticAttention) -> Tensor:
@@ -184,8 +199,15 @@ def _pictures(maps: list[Tensor], x: Tensor) -> Iterator[Row]:
         for head in range(p.shape[1]):
             views = {"one": p[0, head, query], "many": p[:, head, query].mean(0), "average": p[0, head].mean(0)}
             for view, grid in views.items():
-                yield _row("head_map", float(entropy(grid.view(side, side))), len(p) if view == "many" else 1,
-                           view=view, layer=layer, head=head + 1, map=_rounded(grid))
+                yield _row(
+                    "head_map",
+                    float(entropy(grid.view(side, side))),
+                    len(p) if view == "many" else 1,
+                    view=view,
+                    layer=layer,
+                    head=head + 1,
+                    map=_rounded(grid),
+                )
 
 
 def drawn_centres(layers: list[tuple[Tensor, Tensor]], state: str, step: int = 0) -> Iterator[Row]:
@@ -193,8 +215,16 @@ def drawn_centres(layers: list[tuple[Tensor, Tensor]], state: str, step: int = 0
     for layer, (centre, precision) in enumerate(layers, 1):
         for head in range(len(centre)):
             a = precision[head]
-            yield _row("head_centre", float(centre[head].norm()), 1, state=state, step=step, layer=layer, head=head + 1,
-                       gaussian=_rounded(torch.stack([*centre[head], a[0, 0], a[0, 1], a[1, 1]])))
+            yield _row(
+                "head_centre",
+                float(centre[head].norm()),
+                1,
+                state=state,
+                step=step,
+                layer=layer,
+                head=head + 1,
+                gaussian=_rounded(torch.stack([*centre[head], a[0, 0], a[0, 1], a[1, 1]])),
+            )
 
 
 def _rounded(values: Tensor) -> tuple[float, ...]:

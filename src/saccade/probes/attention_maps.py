@@ -20,8 +20,16 @@ DECIMALS = 5
 
 
 @probe(version=1)
-def attention_maps(subject: Subject, data: Source, *, split: str = "test", n: int = 500, show: Sequence[int] = (),
-                   means: bool = False, eight: bool = False) -> Iterator[Row]:
+def attention_maps(
+    subject: Subject,
+    data: Source,
+    *,
+    split: str = "test",
+    n: int = 500,
+    show: Sequence[int] = (),
+    means: bool = False,
+    eight: bool = False,
+) -> Iterator[Row]:
     """Entropy by layer and head; effective patches, share on the middle and on ink, of the last layer and of rollout.
 
     Of seed 0 also the pictures with their maps: the first one of each class in `show`, their class means if `means`,
@@ -39,8 +47,10 @@ def attention_maps(subject: Subject, data: Source, *, split: str = "test", n: in
     ink = attention.ink_mask(x, side) if grey else None
     apart = _difference(data("train"), side) if two and grey else None
     for view, grid in (("last", found.last), ("rollout", found.rollout)):
-        measured = {"effective_patches": attention.effective_patches(grid),
-                    "centre_share": attention.share(grid, attention.centre(side))}
+        measured = {
+            "effective_patches": attention.effective_patches(grid),
+            "centre_share": attention.share(grid, attention.centre(side)),
+        }
         if ink is not None:
             measured |= {"ink_share": attention.share(grid, ink), "ink_area": ink.mean((1, 2))}
         if apart is not None:
@@ -69,12 +79,13 @@ def _difference(images: Images, side: int) -> Tensor:
     inked = (first + second).argsort(descending=True)[: side * side // 2]
     order = inked[(first - second).abs()[inked].argsort(descending=True)]
     mask = torch.zeros(side * side)
-    mask[order[: len(order) // 2]], mask[order[len(order) // 2:]] = 1.0, -1.0
+    mask[order[: len(order) // 2]], mask[order[len(order) // 2 :]] = 1.0, -1.0
     return mask.view(side, side)
 
 
-def _pictures(subject: Subject, images: Images, x: Tensor, found: Maps, show: Sequence[int], means: bool,
-              eight: bool) -> Iterator[Row]:
+def _pictures(
+    subject: Subject, images: Images, x: Tensor, found: Maps, show: Sequence[int], means: bool, eight: bool
+) -> Iterator[Row]:
     said = subject.logits(x).argmax(1)
     for label in show:
         mine = (images.y == label).nonzero()[:, 0]
@@ -85,17 +96,25 @@ def _pictures(subject: Subject, images: Images, x: Tensor, found: Maps, show: Se
         if label == show[0]:
             for layer, grid in enumerate(found.layers, 1):
                 for head in range(grid.shape[1]):
-                    yield _row("head_map", float(attention.entropy(grid[one, head])), 1, layer=layer, head=head + 1,
-                               map=_rounded(grid[one, head]))
+                    yield _row(
+                        "head_map",
+                        float(attention.entropy(grid[one, head])),
+                        1,
+                        layer=layer,
+                        head=head + 1,
+                        map=_rounded(grid[one, head]),
+                    )
         if means:
-            yield _picture("class mean", label, x[mine].mean(0), found.last[mine].mean(0),
-                           found.rollout[mine].mean(0), n=len(mine))
+            yield _picture(
+                "class mean", label, x[mine].mean(0), found.last[mine].mean(0), found.rollout[mine].mean(0), n=len(mine)
+            )
     if eight:
         drawn = torch.from_numpy(draw_eight())[None, None].to(x)
         drawn = drawn.expand(-1, x.shape[1], -1, -1)
         seen = _maps(subject, drawn)
-        yield _picture("made-up 8", -1, drawn[0], seen.last[0], seen.rollout[0],
-                       said=int(subject.logits(drawn).argmax(1)))
+        yield _picture(
+            "made-up 8", -1, drawn[0], seen.last[0], seen.rollout[0], said=int(subject.logits(drawn).argmax(1))
+        )
 
 
 def draw_eight(size: int = 32) -> np.ndarray:
@@ -110,8 +129,16 @@ def draw_eight(size: int = 32) -> np.ndarray:
 
 def _picture(shown: str, label: int, image: Tensor, last: Tensor, rolled: Tensor, n: int = 1, said: int = -1) -> Row:
     pixels = (255 * image).round().byte().flatten().tolist()
-    return _row("picture", float(said), n, shown=shown, label=int(label), picture=tuple(pixels), map=_rounded(last),
-                rollout=_rounded(rolled))
+    return _row(
+        "picture",
+        float(said),
+        n,
+        shown=shown,
+        label=int(label),
+        picture=tuple(pixels),
+        map=_rounded(last),
+        rollout=_rounded(rolled),
+    )
 
 
 def _rounded(grid: Tensor) -> tuple[float, ...]:

@@ -17,8 +17,15 @@ from saccade.training import loop
 
 
 @probe(version=1)
-def centres_in_training(subject: Subject, data: Source, *, model: str = "", args: Mapping[str, Any] | None = None,
-                        recipe: Mapping[str, Any] | None = None, looks: int = 3) -> Iterator[Row]:
+def centres_in_training(
+    subject: Subject,
+    data: Source,
+    *,
+    model: str = "",
+    args: Mapping[str, Any] | None = None,
+    recipe: Mapping[str, Any] | None = None,
+    looks: int = 3,
+) -> Iterator[Row]:
     """Of seed 0, the training once more with `looks` at the centres on the way, evenly spaced and the end included.
 
     Training is the same bit for bit on a CPU, so the last look is at the trained net itself; elsewhere this is said.

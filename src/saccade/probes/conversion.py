@@ -18,8 +18,17 @@ from saccade.training import loop
 
 
 @probe(version=1)
-def conversion(subject: Subject, data: Source, *, split: str = "test", n: int = 1000, steps: int = 40, batch: int = 32,
-               lr: float = 1e-3, alphas: Sequence[float] = (0.0, 3.0)) -> Iterator[Row]:
+def conversion(
+    subject: Subject,
+    data: Source,
+    *,
+    split: str = "test",
+    n: int = 1000,
+    steps: int = 40,
+    batch: int = 32,
+    lr: float = 1e-3,
+    alphas: Sequence[float] = (0.0, 3.0),
+) -> Iterator[Row]:
     """A trained convolution net with attention in place of its convolutions: before and after training on.
 
     Largest difference of logits, share of equal answers and accuracy right after; then, `steps` of AdamW later,
@@ -66,9 +75,11 @@ def _state(net: nn.Module, logits: Tensor, images: Images, form: str, when: str)
     yield _row("converted_accuracy", float(hits.mean()), len(hits), form, when)
     for layer, found in enumerate(_layers(net), 1):
         centre = found.centre.detach()
-        values = {"lattice_distance": float((centre - centre.round()).norm(dim=1).mean()),
-                  "head_width": float(found.spread.detach().abs().reciprocal().mean()),
-                  "nearest_distance": convolution.nearest_convolution(found)[1]}
+        values = {
+            "lattice_distance": float((centre - centre.round()).norm(dim=1).mean()),
+            "head_width": float(found.spread.detach().abs().reciprocal().mean()),
+            "nearest_distance": convolution.nearest_convolution(found)[1],
+        }
         for name, value in values.items():
             yield _row(name, value, len(centre), form, when, layer=layer)
 

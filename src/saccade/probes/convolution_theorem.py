@@ -23,8 +23,14 @@ BORDERS = ("zeros", "replicate", "valid")
 
 
 @probe(version=1)
-def convolution_theorem(subject: Subject, data: Source, *, kernels: Sequence[int] = (1, 2, 3, 4, 5), trials: int = 3,
-                        alphas: Sequence[float] = (1, 2, 5, 10, 20, 40)) -> Iterator[Row]:
+def convolution_theorem(
+    subject: Subject,
+    data: Source,
+    *,
+    kernels: Sequence[int] = (1, 2, 3, 4, 5),
+    trials: int = 3,
+    alphas: Sequence[float] = (1, 2, 5, 10, 20, 40),
+) -> Iterator[Row]:
     """Errors of random convolutions made into attention, leakage of a head by alpha, and which maps are products.
 
     Nothing is asked of the trained net: these are identities, checked with random weights.
@@ -48,8 +54,12 @@ def _equalities(kernels: Sequence[int], trials: int) -> Iterator[Row]:
                         conv = _conv(kernel, border, dtype, **more)
                         worst[twist] = max(worst[twist], difference(conv, convolution.to_attention(conv), x))
             for twist, value in worst.items():
-                yield Row("theorem_error", value, trials * len(BORDERS), Settings(
-                    kernel=kernel, dtype=str(dtype)[6:], twist=twist))
+                yield Row(
+                    "theorem_error",
+                    value,
+                    trials * len(BORDERS),
+                    Settings(kernel=kernel, dtype=str(dtype)[6:], twist=twist),
+                )
 
 
 def _conv(kernel: int, border: str, dtype: torch.dtype, dilation: int = 1, stride: int = 1) -> nn.Conv2d:
@@ -102,7 +112,8 @@ def _products() -> Iterator[Row]:
         "isotropic": QuadraticAttention(dim, heads, dim),
         "learned": LearnedPositionAttention(dim, heads, dim, size=SIDE, width=dim),
         "non-isotropic": QuadraticAttention(dim, heads, dim, isotropic=False),
-        "learned + content": ContentAttention(dim, heads, dim, size=SIDE)}
+        "learned + content": ContentAttention(dim, heads, dim, size=SIDE),
+    }
     for name, layer in kinds.items():
         layer = layer.double()
         with torch.no_grad():

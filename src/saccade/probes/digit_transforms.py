@@ -17,15 +17,23 @@ from saccade.subjects.subject import Subject
 
 
 @probe(version=1)
-def digit_transforms(subject: Subject, data: Source, *, split: str = "ood", n: int = 1000,
-                     translation: Sequence[float] = (0, 1, 2, 3, 4, 5),
-                     rotation: Sequence[float] = (0, 10, 20, 30, 40, 50),
-                     scale: Sequence[float] = (1, 0.9, 0.8, 0.75, 0.7, 0.6, 0.5)) -> Iterator[Row]:
+def digit_transforms(
+    subject: Subject,
+    data: Source,
+    *,
+    split: str = "ood",
+    n: int = 1000,
+    translation: Sequence[float] = (0, 1, 2, 3, 4, 5),
+    rotation: Sequence[float] = (0, 10, 20, 30, 40, 50),
+    scale: Sequence[float] = (1, 0.9, 0.8, 0.75, 0.7, 0.6, 0.5),
+) -> Iterator[Row]:
     """Accuracy when the ink is translated (pixels, random direction), rotated (degrees, both ways) or shrunk."""
     images = data(split).head(n)
     if not isinstance(images, Pasted):
-        raise SaccadeError(f"digit_transforms moves the digit alone and needs data that knows it; {data.name} "
-                           "does not (use digits_on_backgrounds).")
+        raise SaccadeError(
+            f"digit_transforms moves the digit alone and needs data that knows it; {data.name} "
+            "does not (use digits_on_backgrounds)."
+        )
     for name, severities in (("translation", translation), ("rotation", rotation), ("scale", scale)):
         for severity in severities:
             each = [subject.correct(v) for v in transformed(images, name, severity, data.seed)]

@@ -15,12 +15,25 @@ from saccade.subjects.subject import Subject, standardise
 
 
 @probe(version=1)
-def equivariance(subject: Subject, data: Source, *, split: str = "test", n: int = 32, layers: Sequence[str] = (),
-                 scopes: Sequence[str] = ("network", "alone"), shift: Sequence[float] = (1, 4, 0.5),
-                 padded_shift: Sequence[float] = (1, 4), rotate: Sequence[float] = (90, 15),
-                 scale: Sequence[float] = (0.9,), flip: bool = True, permute: bool = True, lie: bool = True,
-                 regions: Sequence[str] = ("whole", "interior"), fresh: bool = False, precision: str = "float64",
-                 ) -> Iterator[Row]:
+def equivariance(
+    subject: Subject,
+    data: Source,
+    *,
+    split: str = "test",
+    n: int = 32,
+    layers: Sequence[str] = (),
+    scopes: Sequence[str] = ("network", "alone"),
+    shift: Sequence[float] = (1, 4, 0.5),
+    padded_shift: Sequence[float] = (1, 4),
+    rotate: Sequence[float] = (90, 15),
+    scale: Sequence[float] = (0.9,),
+    flip: bool = True,
+    permute: bool = True,
+    lie: bool = True,
+    regions: Sequence[str] = ("whole", "interior"),
+    fresh: bool = False,
+    precision: str = "float64",
+) -> Iterator[Row]:
     """Equivariance and invariance errors of every layer and of the output, as trained and, if `fresh`, reset.
 
     0: no difference; 1: the distance between two pictures' maps. `largest` is the greatest difference in units of the
@@ -28,15 +41,24 @@ def equivariance(subject: Subject, data: Source, *, split: str = "test", n: int 
     """
     images = data(split).head(n)
     x = standardise(images.batch(torch.arange(len(images), device=images.y.device)), subject.mean, subject.std)
-    moves = [Move(kind, float(amount)) for kind, amounts in (("shift", shift), ("padded_shift", padded_shift),
-                                                              ("rotate", rotate), ("scale", scale))
-             for amount in amounts]
+    moves = [
+        Move(kind, float(amount))
+        for kind, amounts in (("shift", shift), ("padded_shift", padded_shift), ("rotate", rotate), ("scale", scale))
+        for amount in amounts
+    ]
     moves += [Move("flip"), Move("flip_down")] if flip else []
     moves += [Move("permute")] if permute and "alone" in scopes else []
     for trained in (True, False) if fresh else (True,):
         model = subject.model if trained else untrained(subject.model, data.seed)
-        found = measure(model, x, moves=moves, layers=layers, scopes=scopes, lie=("shift", "rotate", "scale") if lie
-                        else (), precision=precision)
+        found = measure(
+            model,
+            x,
+            moves=moves,
+            layers=layers,
+            scopes=scopes,
+            lie=("shift", "rotate", "scale") if lie else (),
+            precision=precision,
+        )
         for one in found.findings:
             if one.region not in regions:
                 continue
@@ -45,5 +67,9 @@ def equivariance(subject: Subject, data: Source, *, split: str = "test", n: int 
             yield Row(f"{one.measure}_error", one.error, one.n, Settings(at))
             if one.measure == "equivariance":
                 yield Row("largest_difference", one.largest, one.n, Settings(at))
-        yield Row("layers_skipped", float(len(found.skipped)), len(x), Settings(
-            trained=trained, names=tuple(f"{name}: {why}" for name, why in found.skipped.items())))
+        yield Row(
+            "layers_skipped",
+            float(len(found.skipped)),
+            len(x),
+            Settings(trained=trained, names=tuple(f"{name}: {why}" for name, why in found.skipped.items())),
+        )

@@ -22,8 +22,9 @@ FEWEST = 3
 
 
 @probe(version=1)
-def inference_time(subject: Subject, data: Source, *, pairs: Sequence[Mapping[str, Any]] = (),
-                   repeats: int = 300) -> Iterator[Row]:
+def inference_time(
+    subject: Subject, data: Source, *, pairs: Sequence[Mapping[str, Any]] = (), repeats: int = 300
+) -> Iterator[Row]:
     """Milliseconds a picture at batch 1, in turns for the two forms of each pair (family, size, model, sa, ha).
 
     Untrained nets of this seed, on the same picture; the median of the repeats, of which slow nets make fewer. In
@@ -32,8 +33,10 @@ def inference_time(subject: Subject, data: Source, *, pairs: Sequence[Mapping[st
     images = data("test").head(1)
     x = standardise(images.batch(torch.arange(1, device=images.y.device)), subject.mean, subject.std)
     for pair in pairs:
-        nets = [models.build(pair["model"], images.classes, seed=data.seed, **pair[form]).to(subject.device).eval()
-                for form in FORMS]
+        nets = [
+            models.build(pair["model"], images.classes, seed=data.seed, **pair[form]).to(subject.device).eval()
+            for form in FORMS
+        ]
         found = alternate(nets, x, repeats)
         for form, net, seconds in zip(FORMS, nets, found, strict=True):
             at = Settings(family=pair["family"], size=pair["size"], form=form.upper())

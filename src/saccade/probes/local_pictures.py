@@ -21,17 +21,26 @@ SIDE = 32  # of the stored pictures, whatever the size that the model takes
 
 
 @probe(version=1)
-def local_pictures(subject: Subject, data: Source, *, n: int = 6, scales: Sequence[float] = (1.0, 0.5, 0.25),
-                   backdrop: str = "procedural_textures", grids: Sequence[int] = (2, 4), route: str = "clean",
-                   of: str = "") -> Iterator[Row]:
+def local_pictures(
+    subject: Subject,
+    data: Source,
+    *,
+    n: int = 6,
+    scales: Sequence[float] = (1.0, 0.5, 0.25),
+    backdrop: str = "procedural_textures",
+    grids: Sequence[int] = (2, 4),
+    route: str = "clean",
+    of: str = "",
+) -> Iterator[Row]:
     """The first n mosaics, small objects at each scale, and pictures with shuffled squares, as pixels in rows."""
     name = drawn_from(data, of)
     images = mosaic("test", seed=data.seed, of=name, n=n, size=SIDE, route=route)
     for i, x in enumerate(_all(images)):
         yield _row("mosaic", i, x, labels=tuple(images.shown[i].tolist()))
     for scale in scales:
-        pasted = small_object("test", seed=data.seed, of=name, n=n, scale=scale, backdrop=backdrop, size=SIDE,
-                              route=route)
+        pasted = small_object(
+            "test", seed=data.seed, of=name, n=n, scale=scale, backdrop=backdrop, size=SIDE, route=route
+        )
         for i, x in enumerate(_all(pasted)):
             yield _row(f"object, scale {scale:g}", i, x, labels=(int(pasted.y[i]),))
     plain = data("test").head(n)

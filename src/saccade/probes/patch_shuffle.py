@@ -16,8 +16,9 @@ from saccade.subjects.subject import CHUNK, Subject
 
 
 @probe(version=1)
-def patch_shuffle(subject: Subject, data: Source, *, split: str = "test", n: int = 1000,
-                  grids: Sequence[int] = (1, 2, 4, 8)) -> Iterator[Row]:
+def patch_shuffle(
+    subject: Subject, data: Source, *, split: str = "test", n: int = 1000, grids: Sequence[int] = (1, 2, 4, 8)
+) -> Iterator[Row]:
     """Accuracy after the squares of a g x g grid have been shuffled, and how often the answer stays as it was.
 
     A bag of local features does not notice; grid 1 is the picture as it is.
@@ -44,8 +45,9 @@ def _answers(subject: Subject, images: Images, order: Tensor | None, grid: int) 
 def shuffled(x: Tensor, order: Tensor, grid: int) -> Tensor:
     """x: (n, c, h, w); square i of the result is square order[:, i] of x, row by row."""
     if grid < 1 or x.shape[-2] % grid or x.shape[-1] % grid:
-        raise SaccadeError(f"a grid of {grid} does not divide pictures of {x.shape[-2]}x{x.shape[-1]} pixels; choose "
-                           "one that does.")
+        raise SaccadeError(
+            f"a grid of {grid} does not divide pictures of {x.shape[-2]}x{x.shape[-1]} pixels; choose one that does."
+        )
     if grid == 1:
         return x
     squares = rearrange(x, "n c (a h) (b w) -> n (a b) c h w", a=grid, b=grid)

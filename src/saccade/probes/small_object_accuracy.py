@@ -17,9 +17,18 @@ CELLS = 3  # rows and columns of places
 
 
 @probe(version=1)
-def small_object_accuracy(subject: Subject, data: Source, *, n: int = 2000, scales: Sequence[float] = (1.0, 0.5, 0.25),
-                          backdrops: Sequence[str] = ("procedural_textures",), size: int = 0, crop: str = "none",
-                          route: str = "clean", of: str = "") -> Iterator[Row]:
+def small_object_accuracy(
+    subject: Subject,
+    data: Source,
+    *,
+    n: int = 2000,
+    scales: Sequence[float] = (1.0, 0.5, 0.25),
+    backdrops: Sequence[str] = ("procedural_textures",),
+    size: int = 0,
+    crop: str = "none",
+    route: str = "clean",
+    of: str = "",
+) -> Iterator[Row]:
     """Accuracy on n objects pasted on large pictures: by scale and backdrop, by place in thirds, by large picture.
 
     Objects are of the set that the data is made from (or `of`), pictures of the size of its pictures (or `size`).
@@ -27,8 +36,9 @@ def small_object_accuracy(subject: Subject, data: Source, *, n: int = 2000, scal
     side, name = size or side_of(data), drawn_from(data, of)
     for backdrop in backdrops:
         for scale in scales:
-            images = small_object("test", seed=data.seed, of=name, n=n, scale=scale, backdrop=backdrop, size=side,
-                                  crop=crop, route=route).to(data.device)
+            images = small_object(
+                "test", seed=data.seed, of=name, n=n, scale=scale, backdrop=backdrop, size=side, crop=crop, route=route
+            ).to(data.device)
             right = subject.correct(images)
             yield Row.mean("object_accuracy", right, scale=scale, backdrop=backdrop)
             yield from _parts(images, right, Settings(scale=scale, backdrop=backdrop))
@@ -42,8 +52,9 @@ def _parts(images: SmallObjects, right: np.ndarray, at: Settings) -> Iterator[Ro
             for across in range(CELLS):
                 here = right[(cell == (down, across)).all(1)]
                 if len(here):
-                    yield Row("object_accuracy_by_place", float(here.mean()), len(here),
-                              Settings(at, row=down, column=across))
+                    yield Row(
+                        "object_accuracy_by_place", float(here.mean()), len(here), Settings(at, row=down, column=across)
+                    )
     if len(images.behind.names) > 1:
         which = images.which.cpu().numpy()
         for i, picture in enumerate(images.behind.names):

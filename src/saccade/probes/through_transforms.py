@@ -16,8 +16,15 @@ from saccade.subjects.subject import CHUNK, Subject
 
 
 @probe(version=1)
-def through_transforms(subject: Subject, data: Source, *, splits: Sequence[str] = ("test",), n: int = 1000,
-                       train: int = 1000, label_smoothing: float = 0.0) -> Iterator[Row]:
+def through_transforms(
+    subject: Subject,
+    data: Source,
+    *,
+    splits: Sequence[str] = ("test",),
+    n: int = 1000,
+    train: int = 1000,
+    label_smoothing: float = 0.0,
+) -> Iterator[Row]:
     """Accuracy and loss of n pictures of each split, and of some training pictures through both transforms.
 
     `training` is the random transform that the net was trained with, seeded; `test` is none. The pictures are the same.
@@ -31,8 +38,14 @@ def through_transforms(subject: Subject, data: Source, *, splits: Sequence[str] 
         yield from _rows(subject, images, label_smoothing, "train", "training", drawn)
 
 
-def _rows(subject: Subject, images: Images, smoothing: float, split: str, transform: str,
-          generator: torch.Generator | None = None) -> Iterator[Row]:
+def _rows(
+    subject: Subject,
+    images: Images,
+    smoothing: float,
+    split: str,
+    transform: str,
+    generator: torch.Generator | None = None,
+) -> Iterator[Row]:
     right, losses = [], []
     for start in range(0, len(images), CHUNK):
         index = torch.arange(start, min(start + CHUNK, len(images)), device=images.y.device)

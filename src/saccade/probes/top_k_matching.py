@@ -19,18 +19,30 @@ PLACES = ("top left", "top right", "bottom left", "bottom right")
 
 
 @probe(version=1)
-def top_k_matching(subject: Subject, data: Source, *, n: int = 2000, k: int = 4, size: int = 0, crop: str = "none",
-                   route: str = "clean", of: str = "") -> Iterator[Row]:
+def top_k_matching(
+    subject: Subject,
+    data: Source,
+    *,
+    n: int = 2000,
+    k: int = 4,
+    size: int = 0,
+    crop: str = "none",
+    route: str = "clean",
+    of: str = "",
+) -> Iterator[Row]:
     """Matches between the k best answers and the classes of n mosaics: mean, histogram, by tile, and by chance.
 
     Mosaics are of the set that the data is made from (or `of`), at the size of its pictures (or `size`).
     """
-    images = mosaic("test", seed=data.seed, of=drawn_from(data, of), n=n, size=size or side_of(data), crop=crop,
-                    route=route).to(data.device)
+    images = mosaic(
+        "test", seed=data.seed, of=drawn_from(data, of), n=n, size=size or side_of(data), crop=crop, route=route
+    ).to(data.device)
     logits = torch.cat([z for z, _ in subject.all_logits(images)]).cpu().numpy()
     if logits.shape[1] != images.classes:
-        raise SaccadeError(f"the model answers with {logits.shape[1]} classes, and the mosaics have {images.classes}; "
-                           "train it on all classes of the set.")
+        raise SaccadeError(
+            f"the model answers with {logits.shape[1]} classes, and the mosaics have {images.classes}; "
+            "train it on all classes of the set."
+        )
     present, chosen = images.present.cpu().numpy(), scores.top(logits, k)
     counts = (chosen & present).sum(1)
     yield Row.mean("top_k_matching", counts.astype(np.uint8), k=k)

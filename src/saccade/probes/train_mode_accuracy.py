@@ -16,8 +16,9 @@ from saccade.subjects.subject import Subject, standardise
 
 
 @probe(version=1)
-def train_mode_accuracy(subject: Subject, data: Source, *, split: str = "test", n: int = 1000,
-                        batch: int = 100) -> Iterator[Row]:
+def train_mode_accuracy(
+    subject: Subject, data: Source, *, split: str = "test", n: int = 1000, batch: int = 100
+) -> Iterator[Row]:
     """Share of right answers in training mode: dropout on, batch norms using and learning from the test batches."""
     model = copy.deepcopy(subject.model).train()  # a copy: its batch norms move
     images = data(split).head(n)

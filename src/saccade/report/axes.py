@@ -22,8 +22,9 @@ def plain_numbers(axis: Any) -> None:
     axis.set_minor_formatter(LogFormatter(minor_thresholds=(2, 0.5)))
 
 
-def span(lines: Sequence[Line], k: float, more: Iterable[float], log: bool,
-          zero: bool = False) -> tuple[float, float] | None:
+def span(
+    lines: Sequence[Line], k: float, more: Iterable[float], log: bool, zero: bool = False
+) -> tuple[float, float] | None:
     """The y range: all seeds and means; intervals too, but one of two seeds may not flatten all the rest."""
     seen = [k * v for line in lines for v in [*(e.value for e in line.estimates), *sum(line.seeds, ())]]
     seen = [v for v in [*seen, *more] if math.isfinite(v) and (v > 0 or not log)]

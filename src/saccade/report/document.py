@@ -46,8 +46,10 @@ FORMATS = ("md", "html", "csv", "tex")
 AT_ONCE = ("md", "html", "csv")  # after a run; the PDF figures of tex take as long as all of these together
 RUNS = ("runs", "done", "diverged", "failed")
 PAPER_WIDTH, REASON_WIDTH = 40, 32  # characters on a terminal
-LOUD = ("DRAWN DATA, NOT REAL DATA: the images behind every number here were made by a program, so nothing "
-        "below speaks about the paper's own data sets.")
+LOUD = (
+    "DRAWN DATA, NOT REAL DATA: the images behind every number here were made by a program, so nothing "
+    "below speaks about the paper's own data sets."
+)
 READING = "A verdict says whether the paper's finding (“paper found”), not its hypothesis, came out again."
 METHOD = (
     "The unit of replication is a trained model, that is a seed; n counts them. Images are not replicates.",
@@ -64,8 +66,17 @@ METHOD = (
 )
 
 
-def write(study: Study, scale: str, chosen: Settings, table: Table, verdicts: Sequence[Verdict],
-          folder: Path, *, facts: Mapping[str, Any], formats: Sequence[str] = FORMATS) -> dict[str, Path]:
+def write(
+    study: Study,
+    scale: str,
+    chosen: Settings,
+    table: Table,
+    verdicts: Sequence[Verdict],
+    folder: Path,
+    *,
+    facts: Mapping[str, Any],
+    formats: Sequence[str] = FORMATS,
+) -> dict[str, Path]:
     """Write the report and return what was written, by format or by path inside the folder.
 
     `facts`, all optional: procedural (bool), data (mapping of data set to source), runs, done, diverged,
@@ -79,21 +90,27 @@ def write(study: Study, scale: str, chosen: Settings, table: Table, verdicts: Se
 
     made = [(f, f.make(table)) for f in study.figures]
     drawn = "md" in formats or "html" in formats
-    shown = [_shown(i, f, data, draw.render(data, "svg").decode() if drawn else "")
-             for i, (f, data) in enumerate(made, 1)]
+    shown = [
+        _shown(i, f, data, draw.render(data, "svg").decode() if drawn else "") for i, (f, data) in enumerate(made, 1)
+    ]
     document = _document(study, scale, facts, content(study, scale, chosen, table, verdicts, shown, facts))
     # Everything is made before anything is written: a figure that fails leaves the old report whole.
     files = {f: (f"report.{f}", WRITERS[f](document).encode()) for f in formats if f in WRITERS}
     if "csv" in formats:
         # Accuracy on the way is most of the rows and little of the news: a lean file of its own, joined by `run`.
         files["csv"] = ("rows.csv", to_csv([r for r in table if r["metric"] != "online"]).encode())
-        files["training.csv"] = ("training.csv", to_csv([{k: r[k] for k in ("run", "images", "value", "n")}
-                                                         for r in table.at(metric="online")]).encode())
+        files["training.csv"] = (
+            "training.csv",
+            to_csv([{k: r[k] for k in ("run", "images", "value", "n")} for r in table.at(metric="online")]).encode(),
+        )
         files["gaps.csv"] = ("gaps.csv", to_csv(table.gaps).encode())
     files["verdicts.json"] = ("verdicts.json", _json(study, scale, chosen, verdicts, facts).encode())
     for s, (_, data) in zip(shown, made, strict=True):
-        kept = {".csv": to_csv(data.rows()).encode(), ".svg": s.svg.encode(),
-                ".pdf": draw.render(data, "pdf") if "tex" in formats else b""}
+        kept = {
+            ".csv": to_csv(data.rows()).encode(),
+            ".svg": s.svg.encode(),
+            ".pdf": draw.render(data, "pdf") if "tex" in formats else b"",
+        }
         files |= {s.file + end: (s.file + end, body) for end, body in kept.items() if body or end == ".csv"}
     for name, body in files.values():
         write_atomic(Path(folder) / name, body)
@@ -136,14 +153,25 @@ def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     return out.getvalue()
 
 
-def content(study: Study, scale: str, chosen: Settings, table: Table, verdicts: Sequence[Verdict],
-            shown: Sequence[Shown], facts: Mapping[str, Any]) -> Iterator[Block]:
+def content(
+    study: Study,
+    scale: str,
+    chosen: Settings,
+    table: Table,
+    verdicts: Sequence[Verdict],
+    shown: Sequence[Shown],
+    facts: Mapping[str, Any],
+) -> Iterator[Block]:
     yield Section("Verdicts")
     yield Counts(summary(verdicts), _counted(verdicts))
     yield Text((READING,))
-    yield Grid("Every planned claim. Ours: estimate with 95 % interval and number of seeds n.",
-               ("claim", "paper concluded", "paper found", "ours", "p (Holm)", "verdict"),
-               tuple(_summary_row(v) for v in verdicts), (0.26, 0.13, 0.17, 0.18, 0.09, 0.17), "verdicts")
+    yield Grid(
+        "Every planned claim. Ours: estimate with 95 % interval and number of seeds n.",
+        ("claim", "paper concluded", "paper found", "ours", "p (Holm)", "verdict"),
+        tuple(_summary_row(v) for v in verdicts),
+        (0.26, 0.13, 0.17, 0.18, 0.09, 0.17),
+        "verdicts",
+    )
     if facts.get("remarks"):
         yield Text(("To bear in mind when reading the verdicts:",))
         yield Items(tuple((str(r),) for r in facts["remarks"]))
@@ -159,9 +187,12 @@ def content(study: Study, scale: str, chosen: Settings, table: Table, verdicts: 
         yield Text(("None known.",))
     yield Section("Open choices")
     if study.choices:
-        yield Grid("What the paper leaves open, and what was taken here.",
-                   ("choice", "taken", "alternatives", "about"),
-                   tuple(_choice_row(c, chosen) for c in study.choices), (0.18, 0.2, 0.22, 0.4))
+        yield Grid(
+            "What the paper leaves open, and what was taken here.",
+            ("choice", "taken", "alternatives", "about"),
+            tuple(_choice_row(c, chosen) for c in study.choices),
+            (0.18, 0.2, 0.22, 0.4),
+        )
     else:
         yield Text(("The paper leaves nothing open that this study had to choose.",))
     yield Section("How the numbers were made")
@@ -186,11 +217,19 @@ def _shown(number: int, figure: Figure, data: figures.FigureData, svg: str) -> S
 
     rows = [] if isinstance(data, figures.ImageGrid) else data.rows()
     head = tuple(dict.fromkeys(k for r in rows for k in r))
-    numbers = Grid(f"Numbers behind figure {number}.", head,
-                   tuple(tuple((text(r.get(k)),) for k in head) for r in rows), ())
+    numbers = Grid(
+        f"Numbers behind figure {number}.", head, tuple(tuple((text(r.get(k)),) for k in head) for r in rows), ()
+    )
     caption = f"In the paper: {figure.paper or 'no counterpart'}. {data.note}".strip()
-    return Shown(number, f"Figure {number}. {figure.title}", caption, figures.describe(data),
-                 f"figures/{writers.slug(figure.name, '_')}", svg, numbers if rows else None)
+    return Shown(
+        number,
+        f"Figure {number}. {figure.title}",
+        caption,
+        figures.describe(data),
+        f"figures/{writers.slug(figure.name, '_')}",
+        svg,
+        numbers if rows else None,
+    )
 
 
 def _summary_row(v: Verdict) -> tuple[Cell, ...]:
@@ -206,8 +245,11 @@ def _summary_row(v: Verdict) -> tuple[Cell, ...]:
 def _detail(v: Verdict) -> Iterator[Block]:
     e = v.evidence
     pairs: list[tuple[str, Cell]] = [
-        ("Paper concluded", (v.concluded or "–",)), ("Paper found", (v.paper or "–",)), ("Tested", (v.tested,)),
-        ("Ours", (ours(e),))]
+        ("Paper concluded", (v.concluded or "–",)),
+        ("Paper found", (v.paper or "–",)),
+        ("Tested", (v.tested,)),
+        ("Ours", (ours(e),)),
+    ]
     if e:
         holm = f"; {_p(v.p_adjusted)} two-sided after Holm" if v.p_adjusted is not None else ""
         one_sided = f"{_p(e.p)} testing for the relation, {_p(e.p_against)} for its opposite"
@@ -215,10 +257,8 @@ def _detail(v: Verdict) -> Iterator[Block]:
     pairs += [("Verdict", (Badge(v.says),))] + ([("Remark", (v.remark,))] if v.remark else [])
     yield Terms(tuple(pairs))
     if e and e.parts:
-        parts = [((p.note or f"part {i}",), (ours(p),), (_p(p.p),), (p.method,))
-                 for i, p in enumerate(e.parts, 1)]
-        yield Grid("What the claim is made of.", ("part", "ours", "p", "test"), tuple(parts),
-                   (0.34, 0.28, 0.12, 0.26))
+        parts = [((p.note or f"part {i}",), (ours(p),), (_p(p.p),), (p.method,)) for i, p in enumerate(e.parts, 1)]
+        yield Grid("What the claim is made of.", ("part", "ours", "p", "test"), tuple(parts), (0.34, 0.28, 0.12, 0.26))
     if v.differs:
         yield Text(("Differences from the paper that may touch this claim:",))
         yield Items(tuple((d,) for d in v.differs))
@@ -254,17 +294,29 @@ def _facts(scale: str, table: Table, facts: Mapping[str, Any]) -> Iterator[tuple
         elif name == "environment":
             yield from ((str(k), _value(v)) for k, v in value.items())
         elif name == "environments":
-            yield from ((f"Environment {i}" if len(value) > 1 else "Environment", _value(v))
-                        for i, v in enumerate(value, 1))
+            yield from (
+                (f"Environment {i}" if len(value) > 1 else "Environment", _value(v)) for i, v in enumerate(value, 1)
+            )
         elif name not in ("procedural", "scale", "data", "command", "remarks", *RUNS):
             yield label, _value(value)
 
 
-def _json(study: Study, scale: str, chosen: Settings, verdicts: Sequence[Verdict],
-          facts: Mapping[str, Any]) -> str:
-    return json.dumps({"study": study.name, "scale": scale, "procedural": bool(facts.get("procedural")),
-                       "chosen": figures.jsonable(chosen), "summary": summary(verdicts),
-                       "verdicts": figures.jsonable(list(verdicts))}, indent=1, ensure_ascii=False) + "\n"
+def _json(study: Study, scale: str, chosen: Settings, verdicts: Sequence[Verdict], facts: Mapping[str, Any]) -> str:
+    return (
+        json.dumps(
+            {
+                "study": study.name,
+                "scale": scale,
+                "procedural": bool(facts.get("procedural")),
+                "chosen": figures.jsonable(chosen),
+                "summary": summary(verdicts),
+                "verdicts": figures.jsonable(list(verdicts)),
+            },
+            indent=1,
+            ensure_ascii=False,
+        )
+        + "\n"
+    )
 
 
 def _counted(verdicts: Iterable[Verdict]) -> tuple[tuple[writers.Look, int], ...]:
@@ -273,7 +325,7 @@ def _counted(verdicts: Iterable[Verdict]) -> tuple[tuple[writers.Look, int], ...
 
 
 def _short(text: str, width: int) -> str:
-    return text if len(text) <= width else text[:width - 1].rstrip() + "…"
+    return text if len(text) <= width else text[: width - 1].rstrip() + "…"
 
 
 def _p(p: float | None) -> str:
@@ -284,8 +336,11 @@ def _p(p: float | None) -> str:
 
 def _value(value: Any) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{k} ({_value(v)})" if isinstance(v, Mapping) else f"{k}: {_value(v)}"
-                         for k, v in value.items() if v not in ({}, ""))
+        return ", ".join(
+            f"{k} ({_value(v)})" if isinstance(v, Mapping) else f"{k}: {_value(v)}"
+            for k, v in value.items()
+            if v not in ({}, "")
+        )
     return ", ".join(map(_value, value)) if isinstance(value, (list, tuple)) else str(value)
 
 

@@ -30,23 +30,64 @@ from saccade.spec import SaccadeError, suggest
 
 FORMATS = ("svg", "pdf", "png")
 FONTS = "'Inter', 'Helvetica Neue', 'Helvetica', 'Arial', 'DejaVu Sans', sans-serif"
-MARKERS = {"circle": "o", "square": "s", "triangle up": "^", "triangle down": "v", "plus": "P", "cross": "X",
-           "pentagon": "p"}
-DASHES: dict[str, Any] = {"solid": "-", "dashed": (0, (4.5, 1.8)), "dotted": (0, (1.1, 1.5)),
-                          "dashdot": (0, (5, 1.6, 1.1, 1.6))}
+MARKERS = {
+    "circle": "o",
+    "square": "s",
+    "triangle up": "^",
+    "triangle down": "v",
+    "plus": "P",
+    "cross": "X",
+    "pentagon": "p",
+}
+DASHES: dict[str, Any] = {
+    "solid": "-",
+    "dashed": (0, (4.5, 1.8)),
+    "dotted": (0, (1.1, 1.5)),
+    "dashdot": (0, (5, 1.6, 1.1, 1.6)),
+}
 STYLE: Any = {
     # Text is measured in the font that comes with matplotlib, so the layout is the same on every machine;
     # it is wider than the fonts that SVG then asks for, so nothing overflows.
-    "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": 8.5, "text.usetex": False,
-    "text.parse_math": False, "text.color": INK, "axes.labelcolor": INK, "axes.labelsize": 8.5,
-    "axes.titlesize": 9, "axes.titleweight": "bold", "axes.titlelocation": "left", "axes.titlepad": 7,
-    "axes.edgecolor": MUTED, "axes.linewidth": 0.7, "axes.spines.top": False, "axes.spines.right": False,
-    "axes.facecolor": "none", "axes.axisbelow": True, "axes.grid": True, "grid.color": GRID,
-    "grid.linewidth": 0.7, "xtick.color": MUTED, "ytick.color": MUTED, "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK, "xtick.labelsize": 8, "ytick.labelsize": 8, "xtick.major.width": 0.7,
-    "ytick.major.width": 0.7, "xtick.major.size": 3, "ytick.major.size": 3, "legend.frameon": False,
-    "legend.fontsize": 8, "legend.handlelength": 3.2, "figure.facecolor": PAPER, "savefig.facecolor": "auto",
-    "svg.fonttype": "none", "svg.hashsalt": "saccade", "pdf.fonttype": 42, "image.composite_image": False,
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 8.5,
+    "text.usetex": False,
+    "text.parse_math": False,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.labelsize": 8.5,
+    "axes.titlesize": 9,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.titlepad": 7,
+    "axes.edgecolor": MUTED,
+    "axes.linewidth": 0.7,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.facecolor": "none",
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.7,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "xtick.major.width": 0.7,
+    "ytick.major.width": 0.7,
+    "xtick.major.size": 3,
+    "ytick.major.size": 3,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "legend.handlelength": 3.2,
+    "figure.facecolor": PAPER,
+    "savefig.facecolor": "auto",
+    "svg.fonttype": "none",
+    "svg.hashsalt": "saccade",
+    "pdf.fonttype": 42,
+    "image.composite_image": False,
 }
 
 
@@ -64,9 +105,11 @@ def render(data: FigureData, kind: str) -> bytes:
     if kind not in FORMATS:
         raise SaccadeError(suggest("figure format", kind, FORMATS))
     out = io.BytesIO()
-    metadata: dict[str, Any] = {"svg": {"Date": None, "Creator": None, "Format": None, "Type": None},
-                                "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
-                                "png": {"Software": None}}[kind]
+    metadata: dict[str, Any] = {
+        "svg": {"Date": None, "Creator": None, "Format": None, "Type": None},
+        "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+        "png": {"Software": None},
+    }[kind]
     if data.title:
         metadata["Title"] = data.title
     figure = draw(data)
@@ -99,7 +142,7 @@ def _curves(data: figures.Curves) -> Figure:
     span = axes.span(lines, k, [*(k * m.y for m in marks), *(k * y for f in fits for y in f.y)], data.y_log)
     for panel, ax in zip(panels, grid.flat, strict=False):
         _panel(ax, panel, k, span, data.y_log, 235 if columns == 1 else 400 / columns)
-    for ax in grid.flat[len(panels):]:
+    for ax in grid.flat[len(panels) :]:
         ax.set_axis_off()
     for ax in grid[:, 0]:
         ax.set_ylabel(_unit(data.y_label, data.y_percent))
@@ -108,13 +151,13 @@ def _curves(data: figures.Curves) -> Figure:
     return figure
 
 
-def _panel(ax: Any, panel: Panel, k: float, span: tuple[float, float] | None, y_log: bool,
-           width: float) -> None:
+def _panel(ax: Any, panel: Panel, k: float, span: tuple[float, float] | None, y_log: bool, width: float) -> None:
     """`width` is about that of the axes in points: enough to know what would overlap."""
     ax.set_title(textwrap.fill(panel.title, max(12, int(width / 5.6))))
     ax.set_xlabel(textwrap.fill(panel.x_label, max(12, int(width / 4.6))))
-    xs = sorted({x for line in panel.lines for x in line.x} | {m.x for m in panel.marks}
-                | {x for f in panel.fits for x in f.x})
+    xs = sorted(
+        {x for line in panel.lines for x in line.x} | {m.x for m in panel.marks} | {x for f in panel.fits for x in f.x}
+    )
     if not xs or span is None:
         _nothing(ax, alone=span is None)
         return
@@ -170,37 +213,56 @@ def _x_axis(ax: Any, panel: Panel, xs: Sequence[float], places: Sequence[float])
     ax.xaxis.set_minor_locator(NullLocator())
 
 
-def _line(ax: Any, line: Line, k: float, shifted: Any, span: tuple[float, float], crowded: bool,
-          aside: float) -> None:
+def _line(ax: Any, line: Line, k: float, shifted: Any, span: tuple[float, float], crowded: bool, aside: float) -> None:
     ink = colour(line.family, line.shade)
     means = [k * e.value for e in line.estimates]
-    bounds = [(x, k * e.low, k * e.high) for x, e in zip(line.x, line.estimates, strict=True)
-              if math.isfinite(e.low) and math.isfinite(e.high) and e.high > e.low]
+    bounds = [
+        (x, k * e.low, k * e.high)
+        for x, e in zip(line.x, line.estimates, strict=True)
+        if math.isfinite(e.low) and math.isfinite(e.high) and e.high > e.low
+    ]
     if crowded and bounds:
         ax.fill_between(*zip(*bounds, strict=True), color=ink, alpha=0.16, lw=0, zorder=2)
     for x, low, high in bounds if not crowded else ():
-        ax.plot([x, x], [max(low, span[0]), min(high, span[1])], color=ink, alpha=0.32, lw=3.4,
-                solid_capstyle="butt", transform=shifted, zorder=2.5)
+        ax.plot(
+            [x, x],
+            [max(low, span[0]), min(high, span[1])],
+            color=ink,
+            alpha=0.32,
+            lw=3.4,
+            solid_capstyle="butt",
+            transform=shifted,
+            zorder=2.5,
+        )
         for end, beyond, arrow in ((span[0], low < span[0], 7), (span[1], high > span[1], 6)):
             if beyond:  # an interval that leaves the frame says so
                 ax.plot([x], [end], marker=arrow, ms=3.6, color=ink, transform=shifted, clip_on=False)
     points = [(x, k * v) for x, seeds in zip(line.x, line.seeds, strict=True) if len(seeds) > 1 for v in seeds]
     if points and not crowded:  # a little to the right, or the mean would cover them
         right = shifted + ScaledTranslation(aside / 72, 0, ax.figure.dpi_scale_trans)
-        ax.plot(*zip(*points, strict=True), "o", ms=2.1, mec="none", mfc=ink, alpha=0.65, transform=right,
-                zorder=3)
+        ax.plot(*zip(*points, strict=True), "o", ms=2.1, mec="none", mfc=ink, alpha=0.65, transform=right, zorder=3)
     ax.plot(line.x, means, color=ink, lw=1.3, ls=DASHES[line.dash], transform=shifted, zorder=3.5)
     every = max(1, len(line.x) // 6) if crowded else 1
-    ax.plot(line.x, means, ls="none", marker=MARKERS[FAMILIES[line.family].marker], ms=4, mfc=ink, mec=PAPER,
-            mew=0.6, markevery=every, transform=shifted, zorder=4)
+    ax.plot(
+        line.x,
+        means,
+        ls="none",
+        marker=MARKERS[FAMILIES[line.family].marker],
+        ms=4,
+        mfc=ink,
+        mec=PAPER,
+        mew=0.6,
+        markevery=every,
+        transform=shifted,
+        zorder=4,
+    )
 
 
 def _mark(ax: Any, mark: Mark, x: float, k: float, shifted: Any, owner: Line | None) -> None:
     edge = colour(owner.family, owner.shade) if owner else INK
     ax.plot([x], [k * mark.y], "D", ms=5, mfc=PAPER, mec=edge, mew=1.2, transform=shifted, zorder=5)
     if mark.text:
-        ax.annotate(mark.text, (x, k * mark.y), xytext=(6, 4), textcoords="offset points", fontsize=7.5,
-                    color=MUTED)
+        ax.annotate(mark.text, (x, k * mark.y), xytext=(6, 4), textcoords="offset points", fontsize=7.5, color=MUTED)
 
 
 def _bars(data: figures.Bars) -> Figure:
@@ -225,8 +287,16 @@ def _bars(data: figures.Bars) -> Figure:
     for at, line in places:
         xs, ink = [x + at for x in line.x], colour(line.family, line.shade)
         if not data.y_log:  # on a logarithmic axis a bar's length means nothing
-            ax.bar(xs, [k * e.value for e in line.estimates], 0.86 * wide, color=(*to_rgb(ink), 0.16),
-                   edgecolor=ink, lw=0.8, ls=DASHES[line.dash], zorder=2)
+            ax.bar(
+                xs,
+                [k * e.value for e in line.estimates],
+                0.86 * wide,
+                color=(*to_rgb(ink), 0.16),
+                edgecolor=ink,
+                lw=0.8,
+                ls=DASHES[line.dash],
+                zorder=2,
+            )
         for x, e, seeds in zip(xs, line.estimates, line.seeds, strict=True):
             alone = replace(line, x=(x,), estimates=(e,), seeds=(seeds,), dash="solid")
             _line(ax, alone, k, ax.transData, span, crowded=False, aside=6)
@@ -250,8 +320,9 @@ def _heatmap(data: figures.Heatmap) -> Figure:
     values = [k * e.value for *_, e in cells if e is not None]
     written = down * across <= 150
     side = min(0.52, 5.2 / max(across, 1))
-    figure = Figure(figsize=(min(7.0, max(3.4, 1.5 + side * across)), max(2.0, 0.9 + 0.78 * side * down)),
-                    layout="constrained")
+    figure = Figure(
+        figsize=(min(7.0, max(3.4, 1.5 + side * across)), max(2.0, 0.9 + 0.78 * side * down)), layout="constrained"
+    )
     ax = figure.subplots()
     ax.set_xlabel(data.x_label)
     ax.set_ylabel(data.y_label)
@@ -260,8 +331,11 @@ def _heatmap(data: figures.Heatmap) -> Figure:
         _nothing(ax)
         return figure
     top = max(map(abs, values)) or 1.0
-    norm = TwoSlopeNorm(0, -top, top) if data.diverging else Normalize(
-        min(values), max(values) if max(values) > min(values) else min(values) + 1)
+    norm = (
+        TwoSlopeNorm(0, -top, top)
+        if data.diverging
+        else Normalize(min(values), max(values) if max(values) > min(values) else min(values) + 1)
+    )
     shades = matplotlib.colormaps["PuOr" if data.diverging else "cividis"]
     for i, j, e in cells:
         face = GRID if e is None else shades(norm(k * e.value))
@@ -301,14 +375,22 @@ def _images(data: figures.ImageGrid) -> Figure:
     top = 0.12 + 0.15 * max((len(textwrap.wrap(c, 11)) for c in data.column_labels), default=0)
     side = min(0.86, (7 - left) / (1.08 * across))
     figure = Figure(figsize=(left + 1.08 * across * side, top + step * down * side))
-    ax = figure.add_axes((left / figure.get_figwidth(), 0, 1 - left / figure.get_figwidth(),
-                          1 - top / figure.get_figheight()))
+    ax = figure.add_axes(
+        (left / figure.get_figwidth(), 0, 1 - left / figure.get_figwidth(), 1 - top / figure.get_figheight())
+    )
     ax.set_axis_off()
     for i, j, p in shown:
         x, y = 1.08 * j, i * step
         pixels = imread(io.BytesIO(base64.b64decode(p.png)), format="png")
-        ax.imshow(pixels, cmap="gray", vmin=0, vmax=1, interpolation="none", aspect="auto",
-                  extent=(x, x + 1, y + p.height / p.width, y))
+        ax.imshow(
+            pixels,
+            cmap="gray",
+            vmin=0,
+            vmax=1,
+            interpolation="none",
+            aspect="auto",
+            extent=(x, x + 1, y + p.height / p.width, y),
+        )
         ax.text(x + 0.5, y + tall + 0.03, p.caption, ha="center", va="top", fontsize=7, color=MUTED)
     for j, label in enumerate(data.column_labels):
         ax.text(1.08 * j + 0.5, -0.06, textwrap.fill(label, 11), ha="center", va="bottom", fontsize=8)
@@ -319,24 +401,42 @@ def _images(data: figures.ImageGrid) -> Figure:
     return figure
 
 
-def _legend(lines: Sequence[Line], marks: Sequence[Mark], fits: Sequence[figures.Fit], width: int,
-            blocks: bool = False) -> list[Any]:
+def _legend(
+    lines: Sequence[Line], marks: Sequence[Mark], fits: Sequence[figures.Fit], width: int, blocks: bool = False
+) -> list[Any]:
     """One entry a look; panels that show the same line share it, with the counts of all of them."""
     merged: dict[tuple[Any, ...], Line] = {}
     for line in lines:
         key = (line.label, line.family, line.dash, line.shade)
         seen = merged.get(key)
-        merged[key] = line if seen is None else replace(
-            line if line.missing > seen.missing else seen, x=seen.x + line.x,
-            estimates=seen.estimates + line.estimates, seeds=seen.seeds + line.seeds)
-    handles = [Line2D([], [], color=colour(line.family, line.shade), lw=0 if blocks else 1.3,
-                      ls=DASHES[line.dash], marker=MARKERS[FAMILIES[line.family].marker], ms=4.4, mec=PAPER,
-                      mew=0.6, label=_wrapped(line.caption, width)) for line in merged.values()]
-    handles += [Line2D([], [], color=colour(f.family, 0.8), lw=0.8, label=textwrap.fill(f.label, width))
-                for f in fits]
+        merged[key] = (
+            line
+            if seen is None
+            else replace(
+                line if line.missing > seen.missing else seen,
+                x=seen.x + line.x,
+                estimates=seen.estimates + line.estimates,
+                seeds=seen.seeds + line.seeds,
+            )
+        )
+    handles = [
+        Line2D(
+            [],
+            [],
+            color=colour(line.family, line.shade),
+            lw=0 if blocks else 1.3,
+            ls=DASHES[line.dash],
+            marker=MARKERS[FAMILIES[line.family].marker],
+            ms=4.4,
+            mec=PAPER,
+            mew=0.6,
+            label=_wrapped(line.caption, width),
+        )
+        for line in merged.values()
+    ]
+    handles += [Line2D([], [], color=colour(f.family, 0.8), lw=0.8, label=textwrap.fill(f.label, width)) for f in fits]
     if marks:
-        handles.append(Line2D([], [], ls="none", marker="D", ms=5, mfc=PAPER, mec=INK, mew=1.2,
-                              label="paper's value"))
+        handles.append(Line2D([], [], ls="none", marker="D", ms=5, mfc=PAPER, mec=INK, mew=1.2, label="paper's value"))
     return handles
 
 
@@ -346,8 +446,7 @@ def _wrapped(caption: str, width: int) -> str:
     return textwrap.fill(re.sub(together, lambda m: m[0].replace(" ", "\u00a0"), caption), width)
 
 
-def _room(handles: Sequence[Any], columns: int, rows: int,
-          wide: bool) -> tuple[tuple[float, float], dict[str, Any]]:
+def _room(handles: Sequence[Any], columns: int, rows: int, wide: bool) -> tuple[tuple[float, float], dict[str, Any]]:
     """Figure size in inches and the legend's place: right of one panel, below several."""
     labels = [str(h.get_label()).split("\n") for h in handles]
     longest = max((len(text) for label in labels for text in label), default=0)

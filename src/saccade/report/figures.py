@@ -49,7 +49,7 @@ def colour(family: str, shade: float = 0.5) -> str:
         raise SaccadeError(suggest("family", family, FAMILIES))
     code = FAMILIES[family].colour
     towards, share = (255, 0.9 * (0.5 - shade)) if shade < 0.5 else (0, 0.7 * (shade - 0.5))
-    mixed = (round((1 - share) * int(code[i:i + 2], 16) + share * towards) for i in (1, 3, 5))
+    mixed = (round((1 - share) * int(code[i : i + 2], 16) + share * towards) for i in (1, 3, 5))
     return "#" + "".join(f"{c:02x}" for c in mixed)
 
 
@@ -90,9 +90,18 @@ class Line:
         return f"{self.label}, {n}{lost}"
 
     def rows(self) -> list[Flat]:
-        return [{"kind": "estimate", "line": self.label, "family": self.family, "x": x, **_numbers(e),
-                 "seeds": " ".join(map(repr, s)), "missing": self.missing}
-                for x, e, s in zip(self.x, self.estimates, self.seeds, strict=True)]
+        return [
+            {
+                "kind": "estimate",
+                "line": self.label,
+                "family": self.family,
+                "x": x,
+                **_numbers(e),
+                "seeds": " ".join(map(repr, s)),
+                "missing": self.missing,
+            }
+            for x, e, s in zip(self.x, self.estimates, self.seeds, strict=True)
+        ]
 
 
 @dataclass(frozen=True)
@@ -140,8 +149,11 @@ class Curves:
     note: str = ""
 
     def rows(self) -> list[Flat]:
-        return [{"panel": p.title, **r} for p in self.panels for r in
-                [*(r for line in p.lines for r in line.rows()), *_extras(p.marks, p.fits)]]
+        return [
+            {"panel": p.title, **r}
+            for p in self.panels
+            for r in [*(r for line in p.lines for r in line.rows()), *_extras(p.marks, p.fits)]
+        ]
 
 
 @dataclass(frozen=True)
@@ -179,9 +191,12 @@ class Heatmap:
     note: str = ""
 
     def rows(self) -> list[Flat]:
-        return [{"row": row, "column": column, **_numbers(e)}
-                for row, line in zip(self.row_labels, self.cells, strict=True)
-                for column, e in zip(self.column_labels, line, strict=True) if e is not None]
+        return [
+            {"row": row, "column": column, **_numbers(e)}
+            for row, line in zip(self.row_labels, self.cells, strict=True)
+            for column, e in zip(self.column_labels, line, strict=True)
+            if e is not None
+        ]
 
 
 @dataclass(frozen=True)
@@ -203,26 +218,68 @@ class ImageGrid:
     note: str = ""
 
     def rows(self) -> list[Flat]:
-        return [{"row": _name(self.row_labels, i), "column": _name(self.column_labels, j),
-                 "caption": p.caption, "width": p.width, "height": p.height, "png": p.png}
-                for i, line in enumerate(self.images) for j, p in enumerate(line) if p is not None]
+        return [
+            {
+                "row": _name(self.row_labels, i),
+                "column": _name(self.column_labels, j),
+                "caption": p.caption,
+                "width": p.width,
+                "height": p.height,
+                "png": p.png,
+            }
+            for i, line in enumerate(self.images)
+            for j, p in enumerate(line)
+            if p is not None
+        ]
 
 
 FigureData = Curves | Bars | Heatmap | ImageGrid
 
 
-def line(label: str, curve: Mapping[Any, Series], *, family: str, dash: str = "solid", shade: float = 0.5,
-         gaps: Sequence[Mapping[str, Any]] = ()) -> Line:
+def line(
+    label: str,
+    curve: Mapping[Any, Series],
+    *,
+    family: str,
+    dash: str = "solid",
+    shade: float = 0.5,
+    gaps: Sequence[Mapping[str, Any]] = (),
+) -> Line:
     """A line from numbers a seed, for quantities that a study computes itself."""
     points = [(_number(x), s) for x, s in curve.items() if s]
-    return Line(label, family, tuple(x for x, _ in points), tuple(stats.estimate(s) for _, s in points),
-                tuple(tuple(s[k] for k in sorted(s)) for _, s in points), dash, shade, len(gaps), _why(gaps))
+    return Line(
+        label,
+        family,
+        tuple(x for x, _ in points),
+        tuple(stats.estimate(s) for _, s in points),
+        tuple(tuple(s[k] for k in sorted(s)) for _, s in points),
+        dash,
+        shade,
+        len(gaps),
+        _why(gaps),
+    )
 
 
-def curves(table: Table, *, y: str, x: str, lines: Sequence[Mapping[str, Any]], title: str = "", panel: str = "",
-           where: Where = None, x_label: str = "", y_label: str = "", x_log: int | None = None,
-           x_down: bool = False, y_log: bool = False, y_percent: bool = False, relative_to: Any = None,
-           marks: Sequence[Mark] = (), fits: Sequence[Fit] = (), note: str = "") -> Curves:
+def curves(
+    table: Table,
+    *,
+    y: str,
+    x: str,
+    lines: Sequence[Mapping[str, Any]],
+    title: str = "",
+    panel: str = "",
+    where: Where = None,
+    x_label: str = "",
+    y_label: str = "",
+    x_log: int | None = None,
+    x_down: bool = False,
+    y_log: bool = False,
+    y_percent: bool = False,
+    relative_to: Any = None,
+    marks: Sequence[Mark] = (),
+    fits: Sequence[Fit] = (),
+    note: str = "",
+) -> Curves:
     """One panel. Each of `lines` has label, family and, if wanted, dash, shade, where, and a `y` of its own.
 
     `relative_to` divides each seed's curve by its own value at that x.
@@ -244,23 +301,56 @@ def beside(*several: Curves, title: str = "", note: str = "") -> Curves:
     return replace(first, title=title or first.title, note=note or first.note, panels=panels)
 
 
-def bars(table: Table, *, y: str, x: str, lines: Sequence[Mapping[str, Any]], title: str = "",
-         categories: Sequence[Any] | Mapping[Any, str] = (), where: Where = None, x_label: str = "",
-         y_label: str = "", y_log: bool = False, y_percent: bool = False, marks: Sequence[Mark] = (),
-         note: str = "") -> Bars:
+def bars(
+    table: Table,
+    *,
+    y: str,
+    x: str,
+    lines: Sequence[Mapping[str, Any]],
+    title: str = "",
+    categories: Sequence[Any] | Mapping[Any, str] = (),
+    where: Where = None,
+    x_label: str = "",
+    y_label: str = "",
+    y_log: bool = False,
+    y_percent: bool = False,
+    marks: Sequence[Mark] = (),
+    note: str = "",
+) -> Bars:
     """`categories` orders the values of x and, as a mapping, names them; lines are as in `curves`."""
     asked = [_asked(table, wanted, y, x, where) for wanted in lines]
     found = {v for curve, _ in asked for v in curve}
     values = list(categories) or sorted(found, key=lambda v: (isinstance(v, str), v))
     drawn = [line(curve={i: c[v] for i, v in enumerate(values) if v in c}, **style) for c, style in asked]
     names = categories if isinstance(categories, Mapping) else {v: str(v) for v in values}
-    return Bars(title, tuple(names[v] for v in values), tuple(drawn), x_label or x, y_label or y,
-                y_log, y_percent, tuple(marks), note)
+    return Bars(
+        title,
+        tuple(names[v] for v in values),
+        tuple(drawn),
+        x_label or x,
+        y_label or y,
+        y_log,
+        y_percent,
+        tuple(marks),
+        note,
+    )
 
 
-def heatmap(table: Table, *, y: str, row: str, column: str, where: Where = None, title: str = "",
-            row_label: str = "", column_label: str = "", unit: str = "",
-            percent: bool = False, diverging: bool = False, note: str = "") -> Heatmap:
+def heatmap(
+    table: Table,
+    *,
+    y: str,
+    row: str,
+    column: str,
+    where: Where = None,
+    title: str = "",
+    row_label: str = "",
+    column_label: str = "",
+    unit: str = "",
+    percent: bool = False,
+    diverging: bool = False,
+    note: str = "",
+) -> Heatmap:
     """One cell for each pair of values of two fields, each an estimate over seeds."""
     chosen = table.at(**{**(where or {}), "metric": y})
     down, across = chosen.values(row), chosen.values(column)
@@ -270,19 +360,41 @@ def heatmap(table: Table, *, y: str, row: str, column: str, where: Where = None,
         return stats.estimate(series) if series else None
 
     cells = tuple(tuple(cell(r, c) for c in across) for r in down)
-    return Heatmap(title, cells, tuple(map(str, down)), tuple(map(str, across)), row_label or row,
-                   column_label or column, unit or y, percent, diverging, note)
+    return Heatmap(
+        title,
+        cells,
+        tuple(map(str, down)),
+        tuple(map(str, across)),
+        row_label or row,
+        column_label or column,
+        unit or y,
+        percent,
+        diverging,
+        note,
+    )
 
 
-def image_grid(images: Sequence[Sequence[Any]], *, rows: Sequence[str] = (), columns: Sequence[str] = (),
-               captions: Sequence[Sequence[str]] = (), title: str = "", note: str = "") -> ImageGrid:
+def image_grid(
+    images: Sequence[Sequence[Any]],
+    *,
+    rows: Sequence[str] = (),
+    columns: Sequence[str] = (),
+    captions: Sequence[Sequence[str]] = (),
+    title: str = "",
+    note: str = "",
+) -> ImageGrid:
     """Images are arrays (h, w), (h, w, 3), (1, h, w) or (3, h, w): uint8, or float in [0, 1]; or None."""
     across = max(map(len, images), default=0)
     for name, labels, n in (("rows", rows, len(images)), ("columns", columns, across)):
         if labels and len(labels) != n:
             raise SaccadeError(f"image_grid: {len(labels)} captions of {name} for {n} {name}.")
-    made = tuple(tuple(None if image is None else picture(image, captions[i][j] if captions else "")
-                       for j, image in enumerate(some)) for i, some in enumerate(images))
+    made = tuple(
+        tuple(
+            None if image is None else picture(image, captions[i][j] if captions else "")
+            for j, image in enumerate(some)
+        )
+        for i, some in enumerate(images)
+    )
     return ImageGrid(title, made, tuple(rows), tuple(columns), note)
 
 
@@ -304,7 +416,8 @@ def picture(image: Any, caption: str = "") -> Picture:
     header = struct.pack(">IIBBBBB", width, height, 8, 2 if array.ndim == 3 else 0, 0, 0, 0)
     png = b"\x89PNG\r\n\x1a\n" + b"".join(
         struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
-        for name, body in ((b"IHDR", header), (b"IDAT", zlib.compress(lines, 9)), (b"IEND", b"")))
+        for name, body in ((b"IHDR", header), (b"IDAT", zlib.compress(lines, 9)), (b"IEND", b""))
+    )
     return Picture(width, height, base64.b64encode(png).decode(), caption)
 
 
@@ -324,8 +437,11 @@ def describe(data: FigureData) -> str:
     """What a reader who cannot see the figure is told."""
     if isinstance(data, ImageGrid):
         shown = sum(p is not None for line in data.images for p in line)
-        words = [f"{shown} images", f"rows: {', '.join(data.row_labels)}" if data.row_labels else "",
-                 f"columns: {', '.join(data.column_labels)}" if data.column_labels else ""]
+        words = [
+            f"{shown} images",
+            f"rows: {', '.join(data.row_labels)}" if data.row_labels else "",
+            f"columns: {', '.join(data.column_labels)}" if data.column_labels else "",
+        ]
     elif isinstance(data, Heatmap):
         found = [e.value for line in data.cells for e in line if e is not None]
         k = 100 if data.percent else 1
@@ -340,8 +456,7 @@ def describe(data: FigureData) -> str:
 
 
 def _told(panel: Panel, line: Line, k: int, names: Sequence[str]) -> str:
-    ends = [(names[int(x)] if names else f"{x:g}", k * e.value)
-            for x, e in zip(line.x, line.estimates, strict=True)]
+    ends = [(names[int(x)] if names else f"{x:g}", k * e.value) for x, e in zip(line.x, line.estimates, strict=True)]
     shown = ends if names else ends[:: max(1, len(ends) - 1)]
     points = ", ".join(f"{v:.3g} at {x}" for x, v in shown)
     over = f" by {panel.x_label}: " if panel.x_label else ": "
@@ -382,13 +497,22 @@ def _number(x: Any) -> float:
 
 def _extras(marks: Sequence[Mark], fits: Sequence[Fit] = ()) -> list[Flat]:
     found: list[Flat] = [{"kind": "paper", "line": m.line or m.text, "x": m.x, "value": m.y} for m in marks]
-    return found + [{"kind": "fit", "line": f.label, "family": f.family, "x": x, "value": y}
-                    for f in fits for x, y in zip(f.x, f.y, strict=True)]
+    return found + [
+        {"kind": "fit", "line": f.label, "family": f.family, "x": x, "value": y}
+        for f in fits
+        for x, y in zip(f.x, f.y, strict=True)
+    ]
 
 
 def _numbers(e: Estimate) -> Flat:
-    return {"value": e.value, "low": _finite(e.low), "high": _finite(e.high), "n": e.n, "method": e.method,
-            "level": e.level}
+    return {
+        "value": e.value,
+        "low": _finite(e.low),
+        "high": _finite(e.high),
+        "n": e.n,
+        "method": e.method,
+        "level": e.level,
+    }
 
 
 def _finite(value: float) -> float | None:

@@ -179,29 +179,46 @@ def _html(block: Block) -> str:
             top = "".join(f'<th scope="col">{esc(h)}</th>' for h in head)
             # On a narrow page the rows of a table with a role are cards, whose cells name their column.
             names = [f' data-column="{esc(h)}"' if role else "" for h in head[1:]]
-            body = "\n".join(f'<tr><th scope="row">{_html_cell(first)}</th>' + "".join(
-                f"<td{name}>{_html_cell(c)}</td>" for name, c in zip(names, rest, strict=True)) + "</tr>"
-                for first, *rest in rows)
-            return (f'<div class="scroll {role}" role="region" tabindex="0" aria-label="{esc(caption)}">'
-                    f"<table><caption>{esc(caption)}</caption>\n<thead><tr>{top}</tr></thead>\n"
-                    f"<tbody>{body}</tbody></table></div>\n")
+            body = "\n".join(
+                f'<tr><th scope="row">{_html_cell(first)}</th>'
+                + "".join(f"<td{name}>{_html_cell(c)}</td>" for name, c in zip(names, rest, strict=True))
+                + "</tr>"
+                for first, *rest in rows
+            )
+            return (
+                f'<div class="scroll {role}" role="region" tabindex="0" aria-label="{esc(caption)}">'
+                f"<table><caption>{esc(caption)}</caption>\n<thead><tr>{top}</tr></thead>\n"
+                f"<tbody>{body}</tbody></table></div>\n"
+            )
         case Fold(id, name, words, says, inner):
-            return (f'<details id="{id}"><summary><b>{esc(name)}</b> <span class="words">{esc(words)}</span> '
-                    f"{_html_cell((Badge(says),))}</summary>\n"
-                    f"<div>{''.join(map(_html, inner))}</div></details>\n")
+            return (
+                f'<details id="{id}"><summary><b>{esc(name)}</b> <span class="words">{esc(words)}</span> '
+                f"{_html_cell((Badge(says),))}</summary>\n"
+                f"<div>{''.join(map(_html, inner))}</div></details>\n"
+            )
         case Counts(sentence, counts):
-            tiles = "".join(f'<li class="{name}"><b>{n} <i aria-hidden="true">{sign}</i></b>{esc(words)}</li>'
-                            for (name, sign, words), n in counts)
+            tiles = "".join(
+                f'<li class="{name}"><b>{n} <i aria-hidden="true">{sign}</i></b>{esc(words)}</li>'
+                for (name, sign, words), n in counts
+            )
             bar = "".join(f'<i class="{kind.name}" style="flex:{n}"></i>' for kind, n in counts)
-            return (f'<p>{esc(sentence)}</p>\n<ul class="counts">{tiles}</ul>'
-                    f'<div class="share" aria-hidden="true">{bar}</div>\n')
+            return (
+                f'<p>{esc(sentence)}</p>\n<ul class="counts">{tiles}</ul>'
+                f'<div class="share" aria-hidden="true">{bar}</div>\n'
+            )
         case Shown():
             id = f"figure-{block.number}"
-            more = ('<details class="quiet"><summary>Numbers behind this figure</summary>'
-                    f"<div>{_html(block.numbers)}</div></details>\n" if block.numbers else "")
-            return (f'<h3 id="{id}">{esc(block.heading)}</h3>\n<figure aria-labelledby="{id}">'
-                    f'<div class="picture" tabindex="0">{_inline_svg(block)}</div>\n'
-                    f"<figcaption>{esc(block.caption)}</figcaption>\n{more}</figure>\n")
+            more = (
+                '<details class="quiet"><summary>Numbers behind this figure</summary>'
+                f"<div>{_html(block.numbers)}</div></details>\n"
+                if block.numbers
+                else ""
+            )
+            return (
+                f'<h3 id="{id}">{esc(block.heading)}</h3>\n<figure aria-labelledby="{id}">'
+                f'<div class="picture" tabindex="0">{_inline_svg(block)}</div>\n'
+                f"<figcaption>{esc(block.caption)}</figcaption>\n{more}</figure>\n"
+            )
 
 
 def _html_cell(cell: Cell) -> str:
@@ -217,12 +234,13 @@ def _html_cell(cell: Cell) -> str:
             case Mono(text):
                 return f"<code>{html.escape(text)}</code>"
         return html.escape(inline)
+
     return "".join(map(one, cell))
 
 
 def _inline_svg(shown: Shown) -> str:
     """As part of a page: ids of its own, the page's light or dark colours, words for those who listen."""
-    svg = shown.svg[shown.svg.index("<svg"):]
+    svg = shown.svg[shown.svg.index("<svg") :]
     svg = re.sub(r"<title>.*?</title>|<metadata>.*?</metadata>|<style.*?</style>", "", svg, flags=re.S)
     svg = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>f{shown.number}-", svg)
     inks = {"ink": figures.INK, "muted": figures.MUTED, "grid": figures.GRID, "card": figures.PAPER}
@@ -257,6 +275,7 @@ def _md_cell(cell: Cell) -> str:
             case Mono(text):
                 return f"<code>{_md(text)}</code>"
         return (" " * inline.startswith(" ")) + _md(inline) + (" " * inline.endswith(" "))
+
     return "".join(map(one, cell))
 
 
@@ -283,17 +302,46 @@ def _md_block(block: Block) -> str:
         case Counts(sentence, _):
             return f"**{_md(sentence)}**"
         case Shown():
-            return (f"### {_md(block.heading)}\n\n![{_md(block.told)}]({block.file}.svg)\n\n"
-                    f"{_md(block.caption)} [Numbers]({block.file}.csv)")
+            return (
+                f"### {_md(block.heading)}\n\n![{_md(block.told)}]({block.file}.svg)\n\n"
+                f"{_md(block.caption)} [Numbers]({block.file}.csv)"
+            )
 
 
 TEX = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_\allowbreak{}",
-    "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
-    ">": r"\textgreater{}", '"': r"\textquotedbl{}", "–": r"\textendash{}", "—": r"\textemdash{}",
-    "−": "$-$", "×": r"$\times$", "±": r"$\pm$", "≤": r"$\le$", "≥": r"$\ge$", "≈": r"$\approx$",
-    "≠": r"$\ne$", "→": r"$\to$", "°": r"\textdegree{}", "…": r"\ldots{}", "·": r"$\cdot$", "²": r"$^2$",
-    "‘": "`", "’": "'", "“": "``", "”": "''", "\u00a0": "~", "\n": " ",
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_\allowbreak{}",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    '"': r"\textquotedbl{}",
+    "–": r"\textendash{}",
+    "—": r"\textemdash{}",
+    "−": "$-$",
+    "×": r"$\times$",
+    "±": r"$\pm$",
+    "≤": r"$\le$",
+    "≥": r"$\ge$",
+    "≈": r"$\approx$",
+    "≠": r"$\ne$",
+    "→": r"$\to$",
+    "°": r"\textdegree{}",
+    "…": r"\ldots{}",
+    "·": r"$\cdot$",
+    "²": r"$^2$",
+    "‘": "`",
+    "’": "'",
+    "“": "``",
+    "”": "''",
+    "\u00a0": "~",
+    "\n": " ",
 }
 TEX_TOP = r"""\documentclass[11pt]{article}
 \usepackage[T1]{fontenc}
@@ -315,16 +363,20 @@ def to_latex(document: Document) -> str:
     question, study, scale, citation, loud, blocks = document
     comment = f"% {loud}\n" if loud else ""
     shout = f"\\fbox{{\\parbox{{0.96\\linewidth}}{{\\bfseries {_tex(loud)}}}}}\n\n" if loud else ""
-    top = (f"{{\\LARGE\\bfseries\\raggedright {_tex(question)}\\par}}\n\n"
-           f"saccade report on \\texttt{{{_tex(study)}}}, {_tex(scale)} scale. {_tex_cell(citation)}\n\n")
+    top = (
+        f"{{\\LARGE\\bfseries\\raggedright {_tex(question)}\\par}}\n\n"
+        f"saccade report on \\texttt{{{_tex(study)}}}, {_tex(scale)} scale. {_tex_cell(citation)}\n\n"
+    )
     return comment + TEX_TOP + shout + top + "\n".join(map(_tex_block, blocks)) + "\n\\end{document}\n"
 
 
 def _tex(text: str) -> str:
     """Plain text. A character that the standard fonts lack is named rather than lost."""
+
     def one(c: str) -> str:
         known = c in TEX or ord(c) < 0x180
         return TEX.get(c, c) if known else f"[{unicodedata.name(c, f'U+{ord(c):04X}').lower()}]"
+
     # -- would become a dash, in commands too.
     return re.sub("-(?=-)", "-{}", "".join(map(one, unicodedata.normalize("NFC", text))))
 
@@ -342,6 +394,7 @@ def _tex_cell(cell: Cell) -> str:
             case Mono(text):
                 return f"\\texttt{{{_tex(text)}}}"
         return _tex(inline)
+
     return "".join(map(one, cell))
 
 
@@ -367,8 +420,20 @@ def _tex_block(block: Block) -> str:
             top = " & ".join(f"\\textbf{{{_tex(h)}}}" for h in head) + r" \\"
             # {} first: a row that begins with [ or * would be read as an argument of the \\ before it.
             body = ["{}" + " & ".join(map(_tex_cell, r)) + r" \\" for r in rows]
-            return "\n".join([_tex(caption), "", f"\\begin{{longtable}}{{{columns}}}", r"\toprule", top,
-                              r"\midrule", r"\endhead", *body, r"\bottomrule", r"\end{longtable}"])
+            return "\n".join(
+                [
+                    _tex(caption),
+                    "",
+                    f"\\begin{{longtable}}{{{columns}}}",
+                    r"\toprule",
+                    top,
+                    r"\midrule",
+                    r"\endhead",
+                    *body,
+                    r"\bottomrule",
+                    r"\end{longtable}",
+                ]
+            )
         case Fold(id, name, words, says, inner):
             title = f"\\subsection*{{\\hypertarget{{{id}}}{{{_tex(name)}}}: {_tex(words)} ({_tex(says)})}}"
             return "\n".join([title, *map(_tex_block, inner)])

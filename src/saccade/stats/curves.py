@@ -60,8 +60,9 @@ def together(*several: Mapping[Any, Series]) -> tuple[list[float], list[int], li
     return [float(v) for v in x], seeds, rows
 
 
-def crossing(sizes: Sequence[float], a: Any, b: Any, *, how: str = "interpolate",
-             level: float = LEVEL) -> Crossing | None:
+def crossing(
+    sizes: Sequence[float], a: Any, b: Any, *, how: str = "interpolate", level: float = LEVEL
+) -> Crossing | None:
     """Where two curves of positive errors cross, seed by seed; rows of a and b are paired.
 
     "interpolate" joins the points by lines in log error against log size. A seed crosses when the curves have
@@ -74,8 +75,10 @@ def crossing(sizes: Sequence[float], a: Any, b: Any, *, how: str = "interpolate"
     if first.shape != second.shape:
         raise SaccadeError(f"curves that cross need the same seeds, not {len(first)} and {len(second)} rows.")
     if (first <= 0).any() or (second <= 0).any():
-        raise SaccadeError("a curve with zero or negative error points cannot be crossed on a log scale; "
-                           "drop those sizes or measure on more test images.")
+        raise SaccadeError(
+            "a curve with zero or negative error points cannot be crossed on a log scale; "
+            "drop those sizes or measure on more test images."
+        )
     if how not in _CROSSINGS:
         raise SaccadeError(suggest("way to cross", how, _CROSSINGS))
     found = _CROSSINGS[how](np.log(x), np.log(first), np.log(second))
@@ -126,8 +129,11 @@ def find_peak(x: Sequence[float], errors: Any, *, alpha: float = 0.05, level: fl
     mine = _summit(rows)[0]
     place = _geometric(np.log(at[mine]).tolist(), "t on log x, at least the grid's steps", level)
     halfway = np.sqrt(at[1:] * at[:-1])
-    place = replace(place, low=min(place.low, _geometric_mean(halfway[mine - 1])),
-                    high=max(place.high, _geometric_mean(halfway[mine])))
+    place = replace(
+        place,
+        low=min(place.low, _geometric_mean(halfway[mine - 1])),
+        high=max(place.high, _geometric_mean(halfway[mine])),
+    )
     _, before, after = _summit(rows.mean(axis=0, keepdims=True))
     return Peak(place, min(sides, key=lambda side: side.value), p, float(at[before[0]]), float(at[after[0]]))
 
@@ -142,8 +148,10 @@ def humps(errors: Any, like: Any = None) -> list[Hump]:
         raise SaccadeError(f"humps need errors of one shape (seeds, 3 x or more), not {rows.shape} and {shape.shape}.")
     peak, left, right = _summit((shape.sum(axis=0) - shape) / (len(shape) - 1))
     top, before, after = (rows[np.arange(len(rows)), at] for at in (peak, left, right))
-    return [Hump(*map(float, h)) for h in
-            zip(top - np.maximum(before, after), top - rows[:, -1], before - rows[:, -1], strict=True)]
+    return [
+        Hump(*map(float, h))
+        for h in zip(top - np.maximum(before, after), top - rows[:, -1], before - rows[:, -1], strict=True)
+    ]
 
 
 def peaked(x: Sequence[float], errors: Any, *, least: float = 0.02, note: str = "") -> Evidence:
@@ -160,16 +168,26 @@ def peaked(x: Sequence[float], errors: Any, *, least: float = 0.02, note: str = 
         raise TooFewSeeds(seeds, 3)
     p = min(1.0, _peak_p(rows) * (points - 1) * (points - 2) / 2)
     below = _pair_p(least - (rows[:, :, None] - rows[:, None, :]))  # p for "x exceeds this other x by less than least"
-    flat = max(min(1.0, 2 * min(below[i, :i].max(), below[i, i + 1:].max())) for i in range(1, points - 1))
+    flat = max(min(1.0, 2 * min(below[i, :i].max(), below[i, i + 1 :].max())) for i in range(1, points - 1))
     height = estimate([h.height for h in humps(rows)])
     place = at[_summit(rows.mean(axis=0, keepdims=True))[0][0]]
     note = "; ".join(part for part in (note, f"highest at {place:g}") if part)
-    return Evidence(height, p, float(flat), f"paired t over all pairs of x, Bonferroni; none: below {least:g}",
-                    note=note)
+    return Evidence(
+        height, p, float(flat), f"paired t over all pairs of x, Bonferroni; none: below {least:g}", note=note
+    )
 
 
-def near(x: Sequence[float], train_errors: Any, value: float, *, factor: float = 2.0, level: float = 0.01,
-         step: float = 1.0, unit: str = "", note: str = "") -> Evidence:
+def near(
+    x: Sequence[float],
+    train_errors: Any,
+    value: float,
+    *,
+    factor: float = 2.0,
+    level: float = 0.01,
+    step: float = 1.0,
+    unit: str = "",
+    note: str = "",
+) -> Evidence:
     """Does the interpolation threshold lie within a factor of a value? Two one-sided t tests on its logarithm.
 
     Of each seed it is known that its threshold lies after the last x that does not interpolate, by at least one `step`
@@ -187,10 +205,18 @@ def near(x: Sequence[float], train_errors: Any, value: float, *, factor: float =
     p_top, p_below = (1.0, 1.0) if never else (above(high, top).p_against, above(high, bottom).p_against)
     shown = threshold(at.tolist(), rows, level)
     if shown is None:
-        shown = replace(_geometric(list(low.values()), "t on log x, lower ends: most seeds never get there", LEVEL),
-                        high=math.inf)
-    return Evidence(shown, max(lows.p, p_top), min(1.0, 2 * min(tops.p, p_below)),
-                    f"two one-sided t on the log threshold, factor {factor:g}", unit, None, note)
+        shown = replace(
+            _geometric(list(low.values()), "t on log x, lower ends: most seeds never get there", LEVEL), high=math.inf
+        )
+    return Evidence(
+        shown,
+        max(lows.p, p_top),
+        min(1.0, 2 * min(tops.p, p_below)),
+        f"two one-sided t on the log threshold, factor {factor:g}",
+        unit,
+        None,
+        note,
+    )
 
 
 def _first_staying(holds: NDArray[np.bool_]) -> int:
@@ -224,7 +250,7 @@ def _interpolated(x: FloatArray, a: FloatArray, b: FloatArray) -> list[tuple[flo
         turns = [(i, j) for i, j in pairwise(apart) if gaps[i] * gaps[j] < 0]
         if len(turns) % 2:  # an even number of turns ends where it began
             i, j = turns[len(turns) // 2]
-            place = x[i + 1:j].mean() if j > i + 1 else x[i] + (x[j] - x[i]) * gaps[i] / (gaps[i] - gaps[j])
+            place = x[i + 1 : j].mean() if j > i + 1 else x[i] + (x[j] - x[i]) * gaps[i] / (gaps[i] - gaps[j])
             found.append((float(place), bool(gaps[i] > 0)))
     return found
 
@@ -233,8 +259,9 @@ def _fitted(x: FloatArray, a: FloatArray, b: FloatArray) -> list[tuple[float, bo
     sizes = np.exp(x).tolist()
     first, second = power_law(sizes, np.exp(a)), power_law(sizes, np.exp(b))
     found = []
-    for slope_a, slope_b, start_a, start_b in zip(first.exponents, second.exponents, first.log_prefactors,
-                                                  second.log_prefactors, strict=True):
+    for slope_a, slope_b, start_a, start_b in zip(
+        first.exponents, second.exponents, first.log_prefactors, second.log_prefactors, strict=True
+    ):
         place = (start_b - start_a) / (slope_a - slope_b) if slope_a != slope_b else math.inf
         if x[0] <= place <= x[-1]:
             found.append((place, slope_a < slope_b))

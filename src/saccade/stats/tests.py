@@ -57,12 +57,14 @@ def proportion(successes: int, n: int, level: float = LEVEL) -> Estimate:
     centre = (share + z2 / (2 * n)) / (1 + z2 / n)
     half = math.sqrt(z2 * (share * (1 - share) / n + z2 / (4 * n * n))) / (1 + z2 / n)
     # min and max: at 0 or n successes the end is the share itself, up to rounding
-    return Estimate(share, min(share, max(0.0, centre - half)), max(share, min(1.0, centre + half)), n,
-                    "wilson, images", level)
+    return Estimate(
+        share, min(share, max(0.0, centre - half)), max(share, min(1.0, centre + half)), n, "wilson, images", level
+    )
 
 
-def greater(a: Mapping[int, float], b: Mapping[int, float], *, margin: float = 0.0, unit: str = "points",
-            note: str = "") -> Evidence:
+def greater(
+    a: Mapping[int, float], b: Mapping[int, float], *, margin: float = 0.0, unit: str = "points", note: str = ""
+) -> Evidence:
     """Is a above b by more than the margin? Paired t on a − b; the estimate is the mean difference."""
     return _above(_difference(a, b), margin, "paired t", unit, note)
 
@@ -72,8 +74,9 @@ def above(a: Mapping[int, float], value: float, *, unit: str = "points", note: s
     return _above(_sample(_numbers(a), need=2), value, "one-sample t", unit, note)
 
 
-def equivalent(a: Mapping[int, float], b: Mapping[int, float], *, margin: float, unit: str = "points",
-               note: str = "") -> Evidence:
+def equivalent(
+    a: Mapping[int, float], b: Mapping[int, float], *, margin: float, unit: str = "points", note: str = ""
+) -> Evidence:
     """Are a and b the same within ± margin? Two one-sided paired t tests (TOST).
 
     `p_against` is for |difference| > margin. It adds the far tail to the near one: at a margin small against
@@ -113,8 +116,9 @@ def all_of(*evidence: Evidence, note: str = "") -> Evidence:
     return Evidence(shown, weakest.p, against, method, weakest.unit, needed, note or weakest.note, evidence, blocked)
 
 
-def spread_greater(a: Mapping[int, float], b: Mapping[int, float], *, ratio: float = 1.0, unit: str = "ratio",
-                   note: str = "") -> Evidence:
+def spread_greater(
+    a: Mapping[int, float], b: Mapping[int, float], *, ratio: float = 1.0, unit: str = "ratio", note: str = ""
+) -> Evidence:
     """Is the sd of a over seeds more than `ratio` times that of b? After Pitman 1939 and Morgan 1939.
 
     Sums and differences of pairs are correlated exactly when the variances differ, also between paired seeds.
@@ -144,8 +148,7 @@ def spread_greater(a: Mapping[int, float], b: Mapping[int, float], *, ratio: flo
     return Evidence(shown, p, against, f"Pitman–Morgan, ratio {ratio:g}", unit, _seeds_for(correlation), note)
 
 
-def bands_apart(a: Mapping[int, float], b: Mapping[int, float], *, unit: str = "points",
-                note: str = "") -> Evidence:
+def bands_apart(a: Mapping[int, float], b: Mapping[int, float], *, unit: str = "points", note: str = "") -> Evidence:
     """Does the band mean ± sd of a lie wholly above that of b? Jackknife over paired seeds.
 
     Standard deviations have skewed pseudo-values: a 95 % t interval with n − 1 degrees of freedom held the
@@ -156,7 +159,7 @@ def bands_apart(a: Mapping[int, float], b: Mapping[int, float], *, unit: str = "
     x, y = _pairs(a, b, need=3)
     n, df = len(x), (len(x) - 1) / 2
     whole = _band_gap(x, y)
-    pseudo = [n * whole - (n - 1) * _band_gap(x[:i] + x[i + 1:], y[:i] + y[i + 1:]) for i in range(n)]
+    pseudo = [n * whole - (n - 1) * _band_gap(x[:i] + x[i + 1 :], y[:i] + y[i + 1 :]) for i in range(n)]
     s = _sample(pseudo, need=3, scale=n * max(map(abs, x + y)))
     p, against = _t_tails(0.0 if abs(s.mean) <= s.tiny else s.mean, s.sd / math.sqrt(n), df)
     half = _t_quantile(0.5 + LEVEL / 2, df) * s.sd / math.sqrt(n)
@@ -232,8 +235,10 @@ def power_law(sizes: Sequence[float], errors: Any, level: float = LEVEL) -> Powe
     if len(x) < 4:
         raise SaccadeError(f"a power law needs at least four sizes, not {len(x)}; train at more sizes.")
     if (y <= 0).any():
-        raise SaccadeError("a curve with zero or negative error points cannot be fitted on a log scale; "
-                           "drop those sizes or measure on more test images.")
+        raise SaccadeError(
+            "a curve with zero or negative error points cannot be fitted on a log scale; "
+            "drop those sizes or measure on more test images."
+        )
     u, v = np.log(x), np.log(y)
     centred = u - u.mean()
     slopes = v @ centred / (centred @ centred)
@@ -243,12 +248,20 @@ def power_law(sizes: Sequence[float], errors: Any, level: float = LEVEL) -> Powe
     if len(y) == 1:
         df = len(x) - 2
         half = _t_quantile(0.5 + level / 2, df) * math.sqrt((residuals**2).sum() / df / (centred @ centred))
-        exponent = replace(exponent, low=exponent.value - half, high=exponent.value + half,
-                           method="t, residuals of one seed's fit")
+        exponent = replace(
+            exponent, low=exponent.value - half, high=exponent.value + half, method="t, residuals of one seed's fit"
+        )
     total = float(((v - v.mean(axis=1, keepdims=True)) ** 2).sum())
     r2 = 1 - float((residuals**2).sum()) / total if total else 1.0
-    return PowerLaw(exponent, float(starts.mean()), tuple(x.tolist()), tuple(slopes.tolist()),
-                    tuple(starts.tolist()), tuple(map(tuple, residuals.tolist())), r2)
+    return PowerLaw(
+        exponent,
+        float(starts.mean()),
+        tuple(x.tolist()),
+        tuple(slopes.tolist()),
+        tuple(starts.tolist()),
+        tuple(map(tuple, residuals.tolist())),
+        r2,
+    )
 
 
 def curve_arrays(x: Sequence[float], errors: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -260,14 +273,18 @@ def curve_arrays(x: Sequence[float], errors: Any) -> tuple[NDArray[np.float64], 
     except (TypeError, ValueError):
         raise SaccadeError("a curve needs numbers, one row a seed and one column a size.") from None
     if at.ndim != 1 or rows.ndim != 2 or rows.shape[1] != len(at) or not rows.size:
-        raise SaccadeError(f"a curve at {at.size} sizes needs one row a seed and one column a size, shape "
-                           f"(seeds, {at.size}), not {rows.shape}.")
+        raise SaccadeError(
+            f"a curve at {at.size} sizes needs one row a seed and one column a size, shape "
+            f"(seeds, {at.size}), not {rows.shape}."
+        )
     if not (np.isfinite(at).all() and (at > 0).all() and (np.diff(at) > 0).all()):
         raise SaccadeError(f"the sizes of a curve must be positive and increasing, not {at.tolist()}.")
     if not np.isfinite(rows).all():
         row, column = np.argwhere(~np.isfinite(rows))[0]
-        raise SaccadeError(f"the error in row {row} at size {at[column]:g} is {rows[row, column]}; "
-                           "leave out seeds or sizes without a finite result.")
+        raise SaccadeError(
+            f"the error in row {row} at size {at[column]:g} is {rows[row, column]}; "
+            "leave out seeds or sizes without a finite result."
+        )
     return at, rows
 
 
@@ -276,8 +293,10 @@ def _numbers(values: Mapping[int, float] | Iterable[float]) -> list[float]:
     numbers = {key: float(value) for key, value in items}
     for key, value in numbers.items():
         if not math.isfinite(value):
-            raise SaccadeError(f"seed {key} has the value {value}; leave out runs without a finite result, "
-                               "which the table counts as gaps.")
+            raise SaccadeError(
+                f"seed {key} has the value {value}; leave out runs without a finite result, "
+                "which the table counts as gaps."
+            )
     return list(numbers.values())
 
 

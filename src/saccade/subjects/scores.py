@@ -126,8 +126,10 @@ def _numbers(file: str, rows: list[tuple[int, str]], mark: str | None) -> Number
     wrong = np.argwhere(np.isnan(values))
     if len(wrong):
         row, column = wrong[0].tolist()
-        raise SaccadeError(f"{file}, line {rows[row][0]}, column {column + 1} is not a number (NaN); "
-                           "leave out pictures without an answer in both files.")
+        raise SaccadeError(
+            f"{file}, line {rows[row][0]}, column {column + 1} is not a number (NaN); "
+            "leave out pictures without an answer in both files."
+        )
     return values
 
 
@@ -153,8 +155,9 @@ def read_scores(file: str | Path) -> Sheet:
     if classes < 2:
         raise SaccadeError(f"{file} has one column; scores need one for each class.")
     if n > 2 and np.array_equal(sheet.values[:, 0] - sheet.values[0, 0], np.arange(n)):
-        raise SaccadeError(f"the first column of {file} counts its rows and is no score; leave it out, or name it "
-                           "index in a header.")
+        raise SaccadeError(
+            f"the first column of {file} counts its rows and is no score; leave it out, or name it index in a header."
+        )
     return sheet
 
 
@@ -168,11 +171,14 @@ def read_labels(file: str | Path, scores: Sheet) -> NDArray[np.bool_]:
         sheet = Sheet(sheet.file, values.T, list(sheet.lines) * n)
         values = sheet.values
     if values.shape[1] not in (1, classes):
-        raise SaccadeError(f"{file} has {values.shape[1]} columns and {scores.file} has {classes}; labels are one "
-                           f"number of a class a row, or {classes} numbers 0 or 1.")
+        raise SaccadeError(
+            f"{file} has {values.shape[1]} columns and {scores.file} has {classes}; labels are one "
+            f"number of a class a row, or {classes} numbers 0 or 1."
+        )
     if len(values) != n:
-        raise SaccadeError(f"{file} has {len(values)} rows and {scores.file} has {n}; both need one row a picture, in "
-                           "the same order.")
+        raise SaccadeError(
+            f"{file} has {len(values)} rows and {scores.file} has {n}; both need one row a picture, in the same order."
+        )
     if values.shape[1] == classes:
         wrong = np.flatnonzero(~np.isin(values, (0, 1)).all(1) | ~values.any(1))
         if len(wrong):
@@ -182,8 +188,10 @@ def read_labels(file: str | Path, scores: Sheet) -> NDArray[np.bool_]:
     wrong = np.flatnonzero((index != np.round(index)) | (index < 0) | (index >= classes))
     if len(wrong):
         once = index.min() >= 1 and index.max() == classes and (index == np.round(index)).all()
-        raise SaccadeError(f"{sheet.where(wrong[0])} has the label {index[wrong[0]]:g}, and the {classes} classes of "
-                           f"{scores.file} are 0 to {classes - 1}" + ("; count from 0." if once else "."))
+        raise SaccadeError(
+            f"{sheet.where(wrong[0])} has the label {index[wrong[0]]:g}, and the {classes} classes of "
+            f"{scores.file} are 0 to {classes - 1}" + ("; count from 0." if once else ".")
+        )
     shown: NDArray[np.bool_] = np.arange(classes) == index[:, None]
     return shown
 
@@ -210,8 +218,16 @@ def accuracy(scores: Numbers, present: NDArray[np.bool_]) -> dict[str, Any]:
     """How often the class with the highest score is present, with its Wilson interval over pictures."""
     right = int((top(scores, 1) & present).sum())
     share = stats.proportion(right, len(scores))
-    return {"value": share.value, "low": share.low, "high": share.high, "level": share.level, "n": share.n,
-            "right": right, "by_chance": float(present.mean()), "ties": ties(scores, 1)}
+    return {
+        "value": share.value,
+        "low": share.low,
+        "high": share.high,
+        "level": share.level,
+        "n": share.n,
+        "right": right,
+        "by_chance": float(present.mean()),
+        "ties": ties(scores, 1),
+    }
 
 
 def matching(scores: Numbers, present: NDArray[np.bool_], k: int = 0) -> dict[str, Any]:
@@ -221,18 +237,29 @@ def matching(scores: Numbers, present: NDArray[np.bool_], k: int = 0) -> dict[st
     shown, classes = present.sum(1), scores.shape[1]
     if not k:
         if shown.min() != shown.max():
-            raise SaccadeError(f"pictures show from {shown.min()} to {shown.max()} classes; say how many answers "
-                               "count, as in --k 4.")
+            raise SaccadeError(
+                f"pictures show from {shown.min()} to {shown.max()} classes; say how many answers count, as in --k 4."
+            )
         k = int(shown[0]) if shown[0] > 1 else min(K, classes)
     counts = (top(scores, k) & present).sum(1)
     mean = stats.estimate(counts.tolist())
-    blind = np.mean([by_chance(classes, int(m), k) for m in shown], 0) if shown.min() != shown.max() \
+    blind = (
+        np.mean([by_chance(classes, int(m), k) for m in shown], 0)
+        if shown.min() != shown.max()
         else np.array(by_chance(classes, int(shown[0]), k))
+    )
     finite = math.isfinite(mean.low)
-    return {"k": k, "mean": mean.value, "low": mean.low if finite else None, "high": mean.high if finite else None,
-            "level": mean.level, "n": mean.n, "histogram": np.bincount(counts, minlength=k + 1).tolist(),
-            "by_chance": {"mean": k * float(shown.mean()) / classes, "histogram": blind.tolist()},
-            "ties": ties(scores, k)}
+    return {
+        "k": k,
+        "mean": mean.value,
+        "low": mean.low if finite else None,
+        "high": mean.high if finite else None,
+        "level": mean.level,
+        "n": mean.n,
+        "histogram": np.bincount(counts, minlength=k + 1).tolist(),
+        "by_chance": {"mean": k * float(shown.mean()) / classes, "histogram": blind.tolist()},
+        "ties": ties(scores, k),
+    }
 
 
 def sentences(told: dict[str, Any]) -> Iterator[str]:
@@ -240,8 +267,10 @@ def sentences(told: dict[str, Any]) -> Iterator[str]:
     yield f"{told['n']:,} pictures, {told['classes']} classes"
     if "accuracy" in told:
         a = told["accuracy"]
-        yield (f"accuracy {100 * a['value']:.2f} % [{100 * a['low']:.2f}, {100 * a['high']:.2f}] (95 % Wilson interval "
-               f"over pictures); by chance {100 * a['by_chance']:.2f} %")
+        yield (
+            f"accuracy {100 * a['value']:.2f} % [{100 * a['low']:.2f}, {100 * a['high']:.2f}] (95 % Wilson interval "
+            f"over pictures); by chance {100 * a['by_chance']:.2f} %"
+        )
     if "top_k_matching" in told:
         m = told["top_k_matching"]
         interval = "" if m["low"] is None else f" [{m['low']:.3f}, {m['high']:.3f}] (95 % t interval over pictures)"
@@ -252,5 +281,7 @@ def sentences(told: dict[str, Any]) -> Iterator[str]:
         yield "by chance  " + "".join(f"{share:>8.4f}" for share in m["by_chance"]["histogram"])
     for name in PROBES:
         if told.get(name, {}).get("ties"):
-            yield (f"{told[name]['ties']:,} pictures have equal scores at the edge of what counts for {name}; there "
-                   "the class with the lower number goes first")
+            yield (
+                f"{told[name]['ties']:,} pictures have equal scores at the edge of what counts for {name}; there "
+                "the class with the lower number goes first"
+            )

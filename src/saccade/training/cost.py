@@ -41,8 +41,12 @@ def cost(run: Run, device: str = "cpu") -> dict[str, float]:
     fixed, each = line(few, _time(lambda: step(few)), batch, _time(lambda: step(batch)))
     subject = Subject(model, images.mean, images.std, device)
     some = images.head(64)
-    told = {"step_seconds": fixed, "picture_seconds": each, "parameters": models.parameters(model),
-            "answer_seconds": _time(lambda: subject.correct(some)) / len(some)}
+    told = {
+        "step_seconds": fixed,
+        "picture_seconds": each,
+        "parameters": models.parameters(model),
+        "answer_seconds": _time(lambda: subject.correct(some)) / len(some),
+    }
     if device.startswith("cuda"):
         told["memory"] = torch.cuda.max_memory_reserved(device) + CONTEXT
     return told

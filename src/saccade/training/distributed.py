@@ -43,8 +43,10 @@ class Group:
     def part(self, batch: int) -> slice:
         """This process' share of a batch."""
         if batch % self.size:
-            raise SaccadeError(f"a batch of {batch} cannot be shared equally by {self.size} processes; set batch to a "
-                               f"multiple of {self.size}.")
+            raise SaccadeError(
+                f"a batch of {batch} cannot be shared equally by {self.size} processes; set batch to a "
+                f"multiple of {self.size}."
+            )
         each = batch // self.size
         return slice(self.rank * each, (self.rank + 1) * each)
 

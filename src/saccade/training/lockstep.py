@@ -144,11 +144,18 @@ class _Group:
 def fits(asks: Sequence[Ask]) -> bool:
     """Whether these can be stacked: one kind of net that knows how, one recipe, one shape, a step done already."""
     first = asks[0]
-    return (len(asks) > 1 and hasattr(first.model, "together") and not first.recipe.clip
-            and first.recipe.precision == "float32" and os.environ.get("SACCADE_LOCKSTEP") != "off"
-            and all(type(ask.model) is type(first.model) and ask.recipe == first.recipe
-                    and ask.x.shape == first.x.shape for ask in asks)
-            and all(ask.optimizer.state.get(p) for ask in asks for p in ask.model.parameters()))
+    return (
+        len(asks) > 1
+        and hasattr(first.model, "together")
+        and not first.recipe.clip
+        and first.recipe.precision == "float32"
+        and os.environ.get("SACCADE_LOCKSTEP") != "off"
+        and all(
+            type(ask.model) is type(first.model) and ask.recipe == first.recipe and ask.x.shape == first.x.shape
+            for ask in asks
+        )
+        and all(ask.optimizer.state.get(p) for ask in asks for p in ask.model.parameters())
+    )
 
 
 class Stack:
@@ -168,8 +175,10 @@ class Stack:
             for p, value in zip(own, stacked.detach(), strict=True):
                 p.data = value
         each = [ask.optimizer for ask in asks]
-        groups = [{**same[0], "params": [p for group in same for p in group["params"]]}
-                  for same in zip(*(o.param_groups for o in each), strict=True)]
+        groups = [
+            {**same[0], "params": [p for group in same for p in group["params"]]}
+            for same in zip(*(o.param_groups for o in each), strict=True)
+        ]
         self.optimizer = type(each[0])(groups)  # type: ignore[call-arg]
         self.optimizer.state.update({p: state for o in each for p, state in o.state.items()})
 
@@ -180,8 +189,16 @@ class Stack:
         for weight in self.weights.values():
             weight.grad = None
         logits = self._forward(torch.stack([ask.x for ask in asks]))
-        losses = F.cross_entropy(logits.flatten(0, 1), torch.cat([ask.y for ask in asks]), reduction="none",
-                                 label_smoothing=asks[0].recipe.label_smoothing).view(n, -1).mean(1)
+        losses = (
+            F.cross_entropy(
+                logits.flatten(0, 1),
+                torch.cat([ask.y for ask in asks]),
+                reduction="none",
+                label_smoothing=asks[0].recipe.label_smoothing,
+            )
+            .view(n, -1)
+            .mean(1)
+        )
         torch.autograd.backward(losses, torch.ones_like(losses))
         for name, weight in self.weights.items():
             assert weight.grad is not None

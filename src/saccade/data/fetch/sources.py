@@ -91,8 +91,7 @@ def load(name: str, split: str, *, folder: Path | str | None = None) -> Pair:
     home = _home(data, folder)
     manifest = sets.manifest_of(home)
     if manifest is None:
-        raise SaccadeError(f"{data.name} is not in {home.parent} yet; fetch it with "
-                           f"`saccade data fetch {data.name}`.")
+        raise SaccadeError(f"{data.name} is not in {home.parent} yet; fetch it with `saccade data fetch {data.name}`.")
     x, y = (sets.read(home, key, data.arrays[key], manifest) for key in (f"{split}_x", f"{split}_y"))
     return x, y
 
@@ -139,8 +138,15 @@ def _silent(*_: object) -> None:
     pass
 
 
-def fetch(name: str, *, folder_from: Path | str | None = None, again: bool = False, report: Report = _silent,
-          progress: Progress = _silent, folder: Path | str | None = None) -> str:
+def fetch(
+    name: str,
+    *,
+    folder_from: Path | str | None = None,
+    again: bool = False,
+    report: Report = _silent,
+    progress: Progress = _silent,
+    folder: Path | str | None = None,
+) -> str:
     """Put a set into the cache from the first source that has it whole; gives the name of that source.
 
     `report` gets a line for each source tried, `progress` bytes done and in all (None: unknown).
@@ -175,8 +181,7 @@ def _cached(data: DataSet, home: Path, report: Report) -> bool:
     return not bad
 
 
-def _fetch_into(data: DataSet, home: Path, folder_from: Path | str | None, report: Report,
-                progress: Progress) -> str:
+def _fetch_into(data: DataSet, home: Path, folder_from: Path | str | None, report: Report, progress: Progress) -> str:
     from saccade.data.fetch.formats import Unusable
 
     with _writing(home.parent):
@@ -205,8 +210,10 @@ def _fetch_into(data: DataSet, home: Path, folder_from: Path | str | None, repor
             return label
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    raise SaccadeError(f"{data.name} could not be had from {'; '.join(tried) or 'anywhere'}; name a folder "
-                       f"that has its files: `saccade data fetch {data.name} --from DIR`.")
+    raise SaccadeError(
+        f"{data.name} could not be had from {'; '.join(tried) or 'anywhere'}; name a folder "
+        f"that has its files: `saccade data fetch {data.name} --from DIR`."
+    )
 
 
 def _decode(data: DataSet, root: Path) -> dict[str, NDArray[np.uint8]]:
@@ -234,8 +241,9 @@ def _decode(data: DataSet, root: Path) -> dict[str, NDArray[np.uint8]]:
     raise formats.Unusable("; ".join(dict.fromkeys(problems)) or f"no files of {data.name} there")
 
 
-def _sources(data: DataSet, folder_from: Path | str | None, progress: Progress) \
-        -> Iterator[tuple[str, Callable[[Path], Path]]]:
+def _sources(
+    data: DataSet, folder_from: Path | str | None, progress: Progress
+) -> Iterator[tuple[str, Callable[[Path], Path]]]:
     """Each source's name, and how to collect its files into a folder; what is on this machine comes first."""
     if folder_from is not None:
         yield f"folder {folder_from}", lambda room: Path(folder_from).expanduser()
@@ -324,8 +332,15 @@ def _run(room: Path, program: str, *words: str) -> None:
     if path is None:
         raise Unusable(f"{program} is not on PATH")
     try:
-        done = subprocess.run([path, *words], cwd=room, timeout=CLIENT_SECONDS, stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, errors="replace")
+        done = subprocess.run(
+            [path, *words],
+            cwd=room,
+            timeout=CLIENT_SECONDS,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+        )
     except subprocess.TimeoutExpired:
         raise Unusable(f"{program} had not ended after {CLIENT_SECONDS} s") from None
     except OSError as error:
@@ -341,8 +356,10 @@ def _writing(cache: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise SaccadeError(f"cannot write to the data cache {cache} ({error.strerror or error}); make room "
-                           "there or name another folder in SACCADE_DATA.") from error
+        raise SaccadeError(
+            f"cannot write to the data cache {cache} ({error.strerror or error}); make room "
+            "there or name another folder in SACCADE_DATA."
+        ) from error
 
 
 @contextlib.contextmanager

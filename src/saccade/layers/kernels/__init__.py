@@ -15,8 +15,17 @@ from pathlib import Path
 from saccade.lab.store import cache_folder
 
 # -ffast-math is avoided: some compilers then switch the whole process to flush denormals, and NaN must stay NaN.
-FLAGS = ("-O3", "-march=native", "-shared", "-fPIC", "-fno-math-errno", "-fno-trapping-math",
-         "-fno-signed-zeros", "-fassociative-math", "-ffp-contract=fast")
+FLAGS = (
+    "-O3",
+    "-march=native",
+    "-shared",
+    "-fPIC",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fno-signed-zeros",
+    "-fassociative-math",
+    "-ffp-contract=fast",
+)
 
 
 @functools.cache
@@ -73,8 +82,12 @@ def load(name: str, defines: tuple[str, ...]) -> ctypes.CDLL | None:
             folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=folder) as scratch:
                 made = Path(scratch) / library.name
-                subprocess.run([compiler, *FLAGS, *defines, str(source), "-o", str(made), "-lm"],
-                               check=True, capture_output=True, timeout=60)
+                subprocess.run(
+                    [compiler, *FLAGS, *defines, str(source), "-o", str(made), "-lm"],
+                    check=True,
+                    capture_output=True,
+                    timeout=60,
+                )
                 os.replace(made, library)  # atomic: two processes building at once both end with a whole file
         return ctypes.CDLL(str(library))
     except (OSError, subprocess.SubprocessError):

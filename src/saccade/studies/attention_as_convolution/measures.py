@@ -27,6 +27,7 @@ def accuracy(table: Table, arm: str) -> Series:
 
 # -- on the way
 
+
 def course(table: Table, arm: str) -> dict[int, Series]:
     """Accuracy against presentations: held-out where it was looked at often, else on batches before they are learned.
 
@@ -37,8 +38,10 @@ def course(table: Table, arm: str) -> dict[int, Series]:
         return watched
     online = table.curve("online", "images", arm=arm)
     places = list(online)
-    return {at: per_seed(lambda *v: sum(v) / len(v), *(online[x] for x in places[max(0, i - SMOOTH + 1):i + 1]))
-            for i, at in enumerate(places)}
+    return {
+        at: per_seed(lambda *v: sum(v) / len(v), *(online[x] for x in places[max(0, i - SMOOTH + 1) : i + 1]))
+        for i, at in enumerate(places)
+    }
 
 
 def presentations(table: Table, arms: Sequence[str]) -> dict[str, Series]:
@@ -48,8 +51,10 @@ def presentations(table: Table, arms: Sequence[str]) -> dict[str, Series]:
         raise TooFewSeeds(0)
     final = [list(c.values())[-1] for c in courses.values()]
     level = per_seed(lambda *v: REACHED * min(v), *final)
-    return {arm: {s: _first(c, s, goal) for s, goal in level.items() if all(s in v for v in c.values())}
-            for arm, c in courses.items()}
+    return {
+        arm: {s: _first(c, s, goal) for s, goal in level.items() if all(s in v for v in c.values())}
+        for arm, c in courses.items()
+    }
 
 
 def _first(course: Mapping[int, Series], seed: int, level: float) -> float:
@@ -66,6 +71,7 @@ def _first(course: Mapping[int, Series], seed: int, level: float) -> float:
 
 
 # -- heads
+
 
 def longest(table: Table, arm: str) -> str:
     """The arm that was trained longer for the sake of its centres, where there is one."""
@@ -92,7 +98,7 @@ def late(curve: Mapping[int, Series], count: int = 2) -> dict[int, Series]:
 
 def early(curve: Mapping[int, Series], count: int = 2) -> dict[int, Series]:
     """The layers before them."""
-    return dict(list(curve.items())[:-len(late(curve, count))])
+    return dict(list(curve.items())[: -len(late(curve, count))])
 
 
 def contrast(curve: Mapping[int, Series]) -> Series:
@@ -111,8 +117,11 @@ def moved_enough(table: Table, arm: str, evidence: Evidence) -> Evidence:
     moved = stats.estimate(mean(layers(table, "centre_moved", arm)))
     told = f"centres moved by {moved.value:.2f} tokens on average"
     short = f"{told}, less than {MOVED:g}: still where they were drawn (longer with --set images=N)"
-    return replace(evidence, blocked=evidence.blocked or short * (moved.value < MOVED),
-                   note="; ".join(part for part in (evidence.note, told) if part))
+    return replace(
+        evidence,
+        blocked=evidence.blocked or short * (moved.value < MOVED),
+        note="; ".join(part for part in (evidence.note, told) if part),
+    )
 
 
 def told(label: str, series: Series, digits: int = 2, unit: str = "") -> str:
@@ -124,6 +133,7 @@ def told(label: str, series: Series, digits: int = 2, unit: str = "") -> str:
 
 
 # -- what is counted
+
 
 def numbers(table: Table, metric: str, field: str, **where: object) -> dict[Any, float]:
     """Exact numbers by a field: those of the first run that has them."""
@@ -158,9 +168,21 @@ def timed_size(table: Table) -> str:
 
 # -- published accuracies
 
-def published(id: str, statement: str, arm: str, paper: str, value: float, *, needs: str = "paper",
-              concluded: str = "measured", net: str = "", printed: float = 0.0) -> Claim:
+
+def published(
+    id: str,
+    statement: str,
+    arm: str,
+    paper: str,
+    value: float,
+    *,
+    needs: str = "paper",
+    concluded: str = "measured",
+    net: str = "",
+    printed: float = 0.0,
+) -> Claim:
     """A published accuracy, of its own size where that is printed. Below paper scale it is out of reach."""
+
     def test(table: Table) -> Evidence:
         found = accuracy(table, arm)
         near = stats.equivalent(found, dict.fromkeys(found, value), margin=VALUE, note=f"accuracy − {value:g}")
@@ -171,7 +193,8 @@ def published(id: str, statement: str, arm: str, paper: str, value: float, *, ne
         return replace(evidence, blocked=short * (shown < 0.9 * TABLE4))
 
     tested = f"test accuracy within ± {100 * VALUE:g} points of {value:g}" + (
-        f", and {printed:g} million parameters as printed" if net else "")
+        f", and {printed:g} million parameters as printed" if net else ""
+    )
     return claim(id, statement, paper=paper, concluded=concluded, needs=needs, tested=tested)(test)
 
 
@@ -179,5 +202,6 @@ def printed_size(table: Table, net: str, printed: float) -> Evidence:
     """Whether a net has as many million parameters as printed, to the printed digit."""
     count = size(table, net)
     digits = len(f"{printed:g}".partition(".")[2])
-    return stats.exact(count, round(count / 1e6, digits) == printed, f"{net}: {count:,} for {printed:g} million",
-                       unit="parameters")
+    return stats.exact(
+        count, round(count / 1e6, digits) == printed, f"{net}: {count:,} for {printed:g} million", unit="parameters"
+    )

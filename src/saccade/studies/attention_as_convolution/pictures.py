@@ -35,11 +35,20 @@ def centres(table: Table, arm: str) -> ImageGrid:
     last = max((at for at in states.values() if at < 10**9), default=-1)
     order = sorted((s for s, at in states.items() if not (0 <= at == last)), key=states.__getitem__)
     depth = max(r["layer"] for r in rows)
-    grid = [[contours([r["gaussian"] for r in rows if r["state"] == s and r["layer"] == layer])
-             for layer in range(1, depth + 1)] for s in order]
-    return figures.image_grid(grid, rows=order, columns=[f"layer {i}" for i in range(1, depth + 1)],
-                              note="One colour a head. Solid: half of its attention inside; dotted: nine tenths. Lines "
-                                   f"are the borders of tokens, up to {REACH:g} from the query (filled). Seed 0.")
+    grid = [
+        [
+            contours([r["gaussian"] for r in rows if r["state"] == s and r["layer"] == layer])
+            for layer in range(1, depth + 1)
+        ]
+        for s in order
+    ]
+    return figures.image_grid(
+        grid,
+        rows=order,
+        columns=[f"layer {i}" for i in range(1, depth + 1)],
+        note="One colour a head. Solid: half of its attention inside; dotted: nine tenths. Lines "
+        f"are the borders of tokens, up to {REACH:g} from the query (filled). Seed 0.",
+    )
 
 
 def contours(gaussians: Sequence[Sequence[float]]) -> np.ndarray:
@@ -54,7 +63,7 @@ def contours(gaussians: Sequence[Sequence[float]]) -> np.ndarray:
     image[border < step / 2] = 0.88
     image[(np.abs(y) < 0.5) & (np.abs(x) < 0.5)] = 0.78
     for i, (row, column, a, b, c) in enumerate(gaussians):
-        colour = np.array([int(HEADS[i % len(HEADS)][k:k + 2], 16) / 255 for k in (1, 3, 5)])
+        colour = np.array([int(HEADS[i % len(HEADS)][k : k + 2], 16) / 255 for k in (1, 3, 5)])
         dy, dx = y - row, x - column
         form = np.sqrt(np.maximum(a * dy * dy + 2 * b * dy * dx + c * dx * dx, 0))  # Mahalanobis distance
         slope = np.hypot(*np.gradient(form, step)) + 1e-9
@@ -90,8 +99,12 @@ def maps(table: Table, arms: Sequence[str], view: str, note: str = "") -> ImageG
         across = max(across, len(heads))
     if not grid:
         return ImageGrid("", (), note=LATER)
-    return figures.image_grid(grid, rows=labels, columns=[f"head {i + 1}" for i in range(across)],
-                              note=" ".join(part for part in (note, LEGEND, "Seed 0.") if part))
+    return figures.image_grid(
+        grid,
+        rows=labels,
+        columns=[f"head {i + 1}" for i in range(across)],
+        note=" ".join(part for part in (note, LEGEND, "Seed 0.") if part),
+    )
 
 
 def shown(values: Sequence[float], query: int | None = None, under: Mapping[str, Any] | None = None) -> np.ndarray:
@@ -108,7 +121,7 @@ def shown(values: Sequence[float], query: int | None = None, under: Mapping[str,
     if query is not None:
         size = SHOWN // side
         i, j = (v * size for v in divmod(query, side))
-        for part in (np.s_[i:i + size, [j, j + size - 1]], np.s_[[i, i + size - 1], j:j + size]):
+        for part in (np.s_[i : i + size, [j, j + size - 1]], np.s_[[i, i + size - 1], j : j + size]):
             heat[part] = 0.75
     clipped: np.ndarray = np.clip(heat, 0, 1)
     return clipped

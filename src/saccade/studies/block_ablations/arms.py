@@ -14,10 +14,19 @@ CLASSES, REPORT = 10, 947  # the report's validation pictures, by inference
 TRAIN = 8522  # the report's training pictures, by inference
 
 CHOICES = (
-    Choice("data", "cifar10", ("cifar10", "imagenette", "procedural_textures"),
-           "cifar10, or imagenette from class folders of your own"),
-    Choice("patch", 0, (), "side of a patch on 32 pixels, for the report's 32; 0 takes 8 up to small (16 patches, as "
-                           "with 32 on 128 pixels) and 4 from large on (64 patches; 224 pixels have 49)"),
+    Choice(
+        "data",
+        "cifar10",
+        ("cifar10", "imagenette", "procedural_textures"),
+        "cifar10, or imagenette from class folders of your own",
+    ),
+    Choice(
+        "patch",
+        0,
+        (),
+        "side of a patch on 32 pixels, for the report's 32; 0 takes 8 up to small (16 patches, as "
+        "with 32 on 128 pixels) and 4 from large on (64 patches; 224 pixels have 49)",
+    ),
     Choice("size", 0, (), "side of Imagenette's pictures; 0 takes 32, 64, 128 or 224 by scale"),
     Choice("folder", "", (), "where Imagenette is, if not in the cache folder"),
     Choice("images", 0, (), "training presentations for every arm; 0 takes the scale's own"),
@@ -62,9 +71,15 @@ def base(scale: Scale, chosen: Settings) -> Base:
     if side == 224 and not chosen["patch"]:
         patch = 32
     dim = scale(smoke=16, small=48, large=64, paper=128)
-    return Base(patch, dim, depth=scale(smoke=2, small=4, large=4, paper=16), heads=4,
-                width=scale(smoke=4, small=8, large=16, paper=64), side=side,
-                stages=scale(smoke=(1, 1), small=(1, 1, 1, 1), large=(2, 2, 2, 2), paper=(2, 2, 2, 2)))
+    return Base(
+        patch,
+        dim,
+        depth=scale(smoke=2, small=4, large=4, paper=16),
+        heads=4,
+        width=scale(smoke=4, small=8, large=16, paper=64),
+        side=side,
+        stages=scale(smoke=(1, 1), small=(1, 1, 1, 1), large=(2, 2, 2, 2), paper=(2, 2, 2, 2)),
+    )
 
 
 def depths(scale: Scale) -> tuple[int, ...]:
@@ -75,8 +90,9 @@ def depths(scale: Scale) -> tuple[int, ...]:
 
 def sizes(scale: Scale) -> tuple[int, ...]:
     """Training set sizes at which ConvNet and ViT are compared; the last one is every other arm's."""
-    found: tuple[int, ...] = scale(smoke=(256, 512), small=(500, 2000, TRAIN), large=(500, 2000, TRAIN),
-                                   paper=(1000, 3000, TRAIN))
+    found: tuple[int, ...] = scale(
+        smoke=(256, 512), small=(500, 2000, TRAIN), large=(500, 2000, TRAIN), paper=(1000, 3000, TRAIN)
+    )
     return found
 
 
@@ -96,10 +112,17 @@ def arms(scale: Scale, chosen: Settings) -> list[tuple[str, str, dict[str, Any],
     found += [(f"ViT {v}", "vit", {**b.vit, "block": v}, whole) for v in ("v1", "v2", "v3")]
     for name, change in one_factor(b).items():
         found.append((name, "vit", {**b.vit, "block": "v1", **change}, whole))
-    found += [(depth_arm(v, d, b.depth), "vit", {**b.vit, "block": v, "depth": d}, whole)
-              for d in depths(scale) for v in ("v1", "v2") if d != b.depth]
-    found += [(arm, model, {**args, "block": "v1"}, p) for p in (*fewer, *more(scale, chosen))
-              for arm, model, args in ((CONV, "convnet", b.conv), (VIT, "vit", b.vit))]
+    found += [
+        (depth_arm(v, d, b.depth), "vit", {**b.vit, "block": v, "depth": d}, whole)
+        for d in depths(scale)
+        for v in ("v1", "v2")
+        if d != b.depth
+    ]
+    found += [
+        (arm, model, {**args, "block": "v1"}, p)
+        for p in (*fewer, *more(scale, chosen))
+        for arm, model, args in ((CONV, "convnet", b.conv), (VIT, "vit", b.vit))
+    ]
     # The deeper arm of one_factor may be one of the depths as well; it is listed once.
     return list({(arm, p): (arm, model, args, p) for arm, model, args, p in found}.values())
 
@@ -120,14 +143,28 @@ def one_factor(b: Base) -> dict[str, dict[str, Any]]:
 def tasks(scale: Scale, chosen: Settings) -> Sequence[Task]:
     images = chosen["images"] or scale(smoke=512, small=18_000, large=64_000, paper=25 * TRAIN)
     lr = chosen["lr"] or scale(smoke=3e-3, small=3e-3, large=1e-3, paper=1e-3)
-    recipe = Recipe(images=images, batch=64, optimizer="adamw", lr=lr, weight_decay=chosen["weight_decay"],
-                    schedule="cosine", warmup=0.05, label_smoothing=chosen["label_smoothing"],
-                    watch=scale(smoke=1, small=4, large=10, paper=25))
+    recipe = Recipe(
+        images=images,
+        batch=64,
+        optimizer="adamw",
+        lr=lr,
+        weight_decay=chosen["weight_decay"],
+        schedule="cosine",
+        warmup=0.05,
+        label_smoothing=chosen["label_smoothing"],
+        watch=scale(smoke=1, small=4, large=10, paper=25),
+    )
     seeds = range(scale(smoke=2, small=5, large=5, paper=5))
     data = "imagenette" if chosen["data"] == "imagenette" else "photos"
-    return [Task(Run(model, data, recipe, seed, Settings(args), _data_args(chosen, scale, p)),
-                 _probes(scale, chosen, arm, p), arm)
-            for arm, model, args, p in arms(scale, chosen) for seed in seeds]
+    return [
+        Task(
+            Run(model, data, recipe, seed, Settings(args), _data_args(chosen, scale, p)),
+            _probes(scale, chosen, arm, p),
+            arm,
+        )
+        for arm, model, args, p in arms(scale, chosen)
+        for seed in seeds
+    ]
 
 
 def _data_args(chosen: Settings, scale: Scale, p: int) -> Settings:
@@ -142,28 +179,65 @@ def _probes(scale: Scale, chosen: Settings, arm: str, p: int) -> tuple[Probe, ..
     main = arm in (CONV, VIT) and p == sizes(scale)[-1]
     n = scale(smoke=100, small=3000, large=10_000, paper=10_000)
     train = scale(smoke=64, small=2000 if main else 500, large=5000, paper=5000)
-    found = [Probe("through_transforms", splits=("test", "held_out") if main else ("test",), n=n, train=train,
-                   label_smoothing=chosen["label_smoothing"])]
+    found = [
+        Probe(
+            "through_transforms",
+            splits=("test", "held_out") if main else ("test",),
+            n=n,
+            train=train,
+            label_smoothing=chosen["label_smoothing"],
+        )
+    ]
     if (main or arm == "ViT without positions") and p == sizes(scale)[-1]:
         side = base(scale, chosen).side
         far = 32 if side >= 128 else side // 4  # whole patches, and whole strides of the last block
         looked = scale(smoke=4, small=24, large=64, paper=64)
         blocks = ("stem.0", "blocks.?", "blocks.1?") if arm == CONV else ("embed", "blocks.?", "blocks.1?")
         found += [
-            Probe("equivariance", n=looked, layers=blocks, scopes=("network",), regions=("whole",), permute=False,
-                  fresh=True, shift=(1, far, 0.5), padded_shift=(1,), rotate=(90, 15), scale=(0.9,)),
-            Probe("equivariance", n=looked, layers=blocks, scopes=("alone",), shift=(1, 2), padded_shift=(),
-                  rotate=(), scale=(), flip=False, lie=False, fresh=True)]
+            Probe(
+                "equivariance",
+                n=looked,
+                layers=blocks,
+                scopes=("network",),
+                regions=("whole",),
+                permute=False,
+                fresh=True,
+                shift=(1, far, 0.5),
+                padded_shift=(1,),
+                rotate=(90, 15),
+                scale=(0.9,),
+            ),
+            Probe(
+                "equivariance",
+                n=looked,
+                layers=blocks,
+                scopes=("alone",),
+                shift=(1, 2),
+                padded_shift=(),
+                rotate=(),
+                scale=(),
+                flip=False,
+                lie=False,
+                fresh=True,
+            ),
+        ]
     return tuple(found)
 
 
 # -- costs, for ten classes
 
+
 def parameters_of_vit(*, patch: int, dim: int, depth: int, image: int, positions: bool = True, **rest: Any) -> int:
     tokens = (image // patch) ** 2 + 1
     block = 12 * dim**2 + 13 * dim
-    return (3 * patch**2 + 1) * dim + dim + (tokens * dim if positions else 0) + depth * block + 2 * dim + (
-        dim + 1) * CLASSES
+    return (
+        (3 * patch**2 + 1) * dim
+        + dim
+        + (tokens * dim if positions else 0)
+        + depth * block
+        + 2 * dim
+        + (dim + 1) * CLASSES
+    )
 
 
 def operations_of_vit(*, patch: int, dim: int, depth: int, image: int, **rest: Any) -> int:
@@ -183,8 +257,9 @@ def parameters_of_convnet(*, width: int, stages: Sequence[int], stem: str = "cif
     return found + (inside + 1) * CLASSES
 
 
-def operations_of_convnet(*, width: int, stages: Sequence[int], stem: str = "cifar", image: int = 32,
-                          **rest: Any) -> int:
+def operations_of_convnet(
+    *, width: int, stages: Sequence[int], stem: str = "cifar", image: int = 32, **rest: Any
+) -> int:
     side = image if stem == "cifar" else image // 2
     found, inside = side**2 * 3 * width * (9 if stem == "cifar" else 49), width
     side = side if stem == "cifar" else side // 2

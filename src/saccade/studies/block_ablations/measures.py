@@ -28,8 +28,9 @@ def whole(table: Table) -> int:
     return TRAIN if TRAIN in ps else int(ps[-1])
 
 
-def score(table: Table, arm: str, metric: str = "accuracy", split: str = "test", transform: str = "test",
-          p: int = 0) -> Series:
+def score(
+    table: Table, arm: str, metric: str = "accuracy", split: str = "test", transform: str = "test", p: int = 0
+) -> Series:
     return table.series(metric, arm=arm, split=split, transform=transform, p=p or whole(table))
 
 
@@ -42,8 +43,12 @@ def gain(table: Table, arm: str, than: str, metric: str = "accuracy", p: int = 0
 def by_depth(table: Table, block: str) -> dict[int, Series]:
     """Accuracy against depth, of the arms that differ in nothing else from the baseline."""
     rows = table.at(metric="accuracy", split="test", model="vit", block=block, p=whole(table))
-    return {d: found for d in rows.values("depth") for arm in rows.at(depth=d).values("arm")
-            if arm in (f"ViT {block}", f"ViT {block}, depth {d}") and (found := score(table, arm))}
+    return {
+        d: found
+        for d in rows.values("depth")
+        for arm in rows.at(depth=d).values("arm")
+        if arm in (f"ViT {block}", f"ViT {block}, depth {d}") and (found := score(table, arm))
+    }
 
 
 def by_size(table: Table, arm: str) -> dict[int, Series]:
@@ -95,6 +100,7 @@ def counted(table: Table, arm: str) -> int | None:
 
 
 # -- equivariance
+
 
 def moved(table: Table, arm: str, metric: str, **where: Any) -> Series:
     return table.series(metric, arm=arm, p=whole(table), **where)

@@ -21,17 +21,26 @@ WINDOW, SHORT = 400, 40  # steps that the stopping rule looks back at least, at 
 
 CHOICES = (
     Choice("sweep", "all", ("all", *(f"fig{i}" for i in range(8, 22)), "controls"), "only the runs behind one figure"),
-    Choice("parametrisation", "mean_field", ("mean_field", "default"),
-           "mean_field: weights N(0, 1), sums divided by the root of the fan-in, learning rate eta_eff times width; "
-           "default: torch's own start, learning rate 0.1"),
+    Choice(
+        "parametrisation",
+        "mean_field",
+        ("mean_field", "default"),
+        "mean_field: weights N(0, 1), sums divided by the root of the fan-in, learning rate eta_eff times width; "
+        "default: torch's own start, learning rate 0.1",
+    ),
     Choice("eta_eff", 0.0, (), "learning rate of a mean-field CNN over its width; 0 takes 1 at paper scale, else 4"),
     Choice("cnn_optimizer", "sgd", ("sgd", "adamw"), "sgd without momentum, or adamw at 0.001 on the default start"),
     Choice("vit_optimizer", "adamw", ("adamw", "sgd"), "adamw at 0.001, or sgd at 0.05 with momentum 0.9"),
     Choice("weight_decay", 0.01, (), "of adamw"),
     Choice("batch", BATCH, (), "pictures a step; at paper scale 128 from 4096 points on"),
     Choice("bias", False, (), "biases in the CNN"),
-    Choice("settle", 0, (), "epochs without a change of the training error after which a run has settled; 0 takes 20 "
-                              "at paper scale, below it 10 for ViTs and a fixed number of epochs for CNNs"),
+    Choice(
+        "settle",
+        0,
+        (),
+        "epochs without a change of the training error after which a run has settled; 0 takes 20 "
+        "at paper scale, below it 10 for ViTs and a fixed number of epochs for CNNs",
+    ),
     Choice("epochs", 0, (), "most epochs of every run; 0 takes the scale's own"),
     Choice("replacement", "other", ("other", "any"), "whether a noisy label is never, or may be, the right one"),
     Choice("resize", "bilinear", ("bilinear", "pad"), "how 28 x 28 digits become 32 x 32"),
@@ -66,11 +75,13 @@ def cnn(width: int, channels: int, p: int, **more: Any) -> Wish:
 
 
 def vit(dim: int, heads: int, depth: int, channels: int, p: int, **more: Any) -> Wish:
-    return Wish(f"ViT({dim},{heads},{depth})", "basic_vit", {"dim": dim, "heads": heads, "depth": depth}, channels, p,
-                **more)
+    return Wish(
+        f"ViT({dim},{heads},{depth})", "basic_vit", {"dim": dim, "heads": heads, "depth": depth}, channels, p, **more
+    )
 
 
 # -- the size dial, set by a budget
+
 
 def parameters_of_cnn(width: int, channels: int) -> int:
     """Without biases, for ten classes."""
@@ -99,20 +110,28 @@ def nearest(size: Callable[[int], int], budget: int, most: int = 256) -> int:
 
 def matched_dims(channels: int) -> tuple[int, int]:
     """Widths of the one-head, one-layer ViT with CNN(10)'s parameters and with its operations."""
-    return (nearest(lambda d: parameters_of_vit(d, 1, channels), parameters_of_cnn(10, channels)),
-            nearest(lambda d: operations_of_vit(d, 1, channels), operations_of_cnn(10, channels)))
+    return (
+        nearest(lambda d: parameters_of_vit(d, 1, channels), parameters_of_cnn(10, channels)),
+        nearest(lambda d: operations_of_vit(d, 1, channels), operations_of_cnn(10, channels)),
+    )
 
 
 # -- sizes by scale
+
 
 def sizes(scale: Scale, kind: str, channels: int = PHOTOS) -> tuple[int, ...]:
     """Training set sizes p of the fixed pair, of other one-layer ViTs, and of deep ones."""
     whole = (32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
     found: dict[str, tuple[int, ...]] = {
-            "pair": scale(smoke=(32, 64), small=(32, 64, 96, 128, 256) if channels == DIGITS else whole[1:5],
-                          large=whole, paper=whole[2:]),
-            "heads": scale(smoke=(32, 64), small=whole[:4], large=whole[:7], paper=whole[2:]),
-            "deep": scale(smoke=(), small=(32, 64, 96, 128), large=whole[2:6], paper=whole[2:])}
+        "pair": scale(
+            smoke=(32, 64),
+            small=(32, 64, 96, 128, 256) if channels == DIGITS else whole[1:5],
+            large=whole,
+            paper=whole[2:],
+        ),
+        "heads": scale(smoke=(32, 64), small=whole[:4], large=whole[:7], paper=whole[2:]),
+        "deep": scale(smoke=(), small=(32, 64, 96, 128), large=whole[2:6], paper=whole[2:]),
+    }
     return found[kind]
 
 
@@ -124,14 +143,18 @@ def deep_dim(scale: Scale) -> int:
 def widths(scale: Scale, net: str) -> tuple[int, ...]:
     """The grids of the size dial."""
     found: dict[str, tuple[int, ...]] = {
-        "cnn": scale(smoke=(1, 2), small=(1, 2, 4, 8), large=(1, 2, 3, 4, 6, 8, 16),
-                     paper=(1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)),
-        "(4,3)": scale(smoke=(), small=(8, 16, 32), large=(4, 8, 16, 24, 32, 48, 64),
-                       paper=(4, 8, 12, 16, 24, 32, 48, 64, 96)),
-        "(8,6)": scale(smoke=(), small=(8, 16, 32), large=(8, 16, 24, 32, 48),
-                       paper=(8, 16, 24, 32, 40, 48, 64, 96)),
-        "(1,1)": scale(smoke=(), small=(), large=(1, 2, 4, 8, 16, 32, 64),
-                       paper=(1, 2, 4, 8, 16, 32, 64, 128, 256))}
+        "cnn": scale(
+            smoke=(1, 2),
+            small=(1, 2, 4, 8),
+            large=(1, 2, 3, 4, 6, 8, 16),
+            paper=(1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64),
+        ),
+        "(4,3)": scale(
+            smoke=(), small=(8, 16, 32), large=(4, 8, 16, 24, 32, 48, 64), paper=(4, 8, 12, 16, 24, 32, 48, 64, 96)
+        ),
+        "(8,6)": scale(smoke=(), small=(8, 16, 32), large=(8, 16, 24, 32, 48), paper=(8, 16, 24, 32, 40, 48, 64, 96)),
+        "(1,1)": scale(smoke=(), small=(), large=(1, 2, 4, 8, 16, 32, 64), paper=(1, 2, 4, 8, 16, 32, 64, 128, 256)),
+    }
     return found[net]
 
 
@@ -165,8 +188,9 @@ def fig11(scale: Scale) -> Iterable[Wish]:
 def _vit_widths(scale: Scale, heads: int, depth: int, channels: int) -> list[Wish]:
     p = scale(smoke=0, small=128, large=512, paper=4096)
     noises = scale(smoke=(), small=(0.0, 0.2), large=(0.0, 0.2), paper=(0.0, 0.1, 0.2))
-    return [vit(d, heads, depth, channels, p, noise=noise) for noise in noises
-            for d in widths(scale, f"({heads},{depth})")]
+    return [
+        vit(d, heads, depth, channels, p, noise=noise) for noise in noises for d in widths(scale, f"({heads},{depth})")
+    ]
 
 
 def fig12(scale: Scale) -> Iterable[Wish]:
@@ -193,9 +217,11 @@ def fig15(scale: Scale) -> Iterable[Wish]:
     nets = [(DIGITS, 4, 3), (PHOTOS, 1, 3), (PHOTOS, 8, 1), (PHOTOS, 8, 3)] + [(DIGITS, 4, 1)] * (scale.name != "small")
     late = scale(smoke=(), small=(), large=(4096,), paper=())
     dim = deep_dim(scale)
-    return [*(vit(dim, h, depth, c, p) for c, h, depth in nets for p in sizes(scale, "deep")),
-            *(cnn(10, c, p) for c in (DIGITS, PHOTOS) for p in sizes(scale, "deep") if p in sizes(scale, "pair", c)),
-            *(w for p in late for w in (vit(dim, 8, 3, PHOTOS, p), cnn(10, PHOTOS, p)))]
+    return [
+        *(vit(dim, h, depth, c, p) for c, h, depth in nets for p in sizes(scale, "deep")),
+        *(cnn(10, c, p) for c in (DIGITS, PHOTOS) for p in sizes(scale, "deep") if p in sizes(scale, "pair", c)),
+        *(w for p in late for w in (vit(dim, 8, 3, PHOTOS, p), cnn(10, PHOTOS, p))),
+    ]
 
 
 def fig16(scale: Scale) -> Iterable[Wish]:
@@ -208,15 +234,19 @@ def fig16(scale: Scale) -> Iterable[Wish]:
 
 def fig17(scale: Scale) -> Iterable[Wish]:
     """Maps on photographs, one layer, by heads."""
-    return _photo_maps(scale, [(128, h, 1) for h in scale(smoke=(1, 8), small=HEADS, large=HEADS, paper=HEADS)],
-                       scale(smoke=64, small=256, large=1024, paper=8192))
+    return _photo_maps(
+        scale,
+        [(128, h, 1) for h in scale(smoke=(1, 8), small=HEADS, large=HEADS, paper=HEADS)],
+        scale(smoke=64, small=256, large=1024, paper=8192),
+    )
 
 
 def fig21(scale: Scale) -> Iterable[Wish]:
     """Maps on photographs, eight heads, by layers."""
     layers = scale(smoke=(1,), small=(1, 3), large=(1, 2, 3), paper=(1, 2, 3))
-    return _photo_maps(scale, [(deep_dim(scale), 8, depth) for depth in layers], scale(
-        smoke=64, small=128, large=1024, paper=8192))
+    return _photo_maps(
+        scale, [(deep_dim(scale), 8, depth) for depth in layers], scale(smoke=64, small=128, large=1024, paper=8192)
+    )
 
 
 def fig18(scale: Scale) -> Iterable[Wish]:
@@ -226,8 +256,17 @@ def fig18(scale: Scale) -> Iterable[Wish]:
     for heads, depth in ((1, 1), (2, 1), (1, 2), (2, 2)):
         once = scale.name not in ("large", "paper") and depth > 1  # for the picture only
         if depth == 1 or scale.name not in TINY:
-            yield vit(128, heads, depth, DIGITS, min(p, 128) if once else p, only=(5, 8), twist="5 or 8",
-                      probes=(probe,), seeds=1 if once else 0)
+            yield vit(
+                128,
+                heads,
+                depth,
+                DIGITS,
+                min(p, 128) if once else p,
+                only=(5, 8),
+                twist="5 or 8",
+                probes=(probe,),
+                seeds=1 if once else 0,
+            )
 
 
 def fig19(scale: Scale) -> Iterable[Wish]:
@@ -253,8 +292,10 @@ def controls(scale: Scale) -> Iterable[Wish]:
     yield from (replace(w, twist="no decay") for w in fig10(scale) if w.noise == 0.2)
 
 
-SWEEPS: Mapping[str, Sweep] = {f.__name__: f for f in (
-    fig8, fig9, fig10, fig11, fig12, fig13, fig14, fig15, fig16, fig17, fig18, fig19, fig20, fig21, controls)}
+SWEEPS: Mapping[str, Sweep] = {
+    f.__name__: f
+    for f in (fig8, fig9, fig10, fig11, fig12, fig13, fig14, fig15, fig16, fig17, fig18, fig19, fig20, fig21, controls)
+}
 
 
 def _photo_maps(scale: Scale, nets: Iterable[tuple[int, int, int]], p: int) -> Iterable[Wish]:
@@ -267,6 +308,7 @@ def _looked(scale: Scale) -> int:
 
 
 # -- from wishes to tasks
+
 
 def tasks(scale: Scale, chosen: Settings) -> list[Task]:
     """One task a distinct run, with everything that any figure asks of it."""
@@ -288,8 +330,13 @@ def _run(wish: Wish, scale: Scale, chosen: Settings, seed: int) -> Run:
     if wish.model == "basic_cnn":
         plain = chosen["cnn_optimizer"] == "adamw" or wish.twist == "AdamW"  # the mean-field start is made for sgd
         args |= {"bias": chosen["bias"], "parametrisation": "default" if plain else chosen["parametrisation"]}
-    data = {"of": of, "p": wish.p, "noise": wish.noise, "only": wish.only,
-            **{name: chosen[name] for name in ("replacement", "resize", "standardise")}}
+    data = {
+        "of": of,
+        "p": wish.p,
+        "noise": wish.noise,
+        "only": wish.only,
+        **{name: chosen[name] for name in ("replacement", "resize", "standardise")},
+    }
     return Run(wish.model, "points", _recipe(wish, args, scale, chosen), seed, Settings(args), Settings(data))
 
 
@@ -305,8 +352,11 @@ def _recipe(wish: Wish, args: Mapping[str, Any], scale: Scale, chosen: Settings)
     if optimizer == "sgd":
         eta = chosen["eta_eff"] or scale(smoke=4.0, small=4.0, large=4.0, paper=1.0)
         rate = {"mean_field": eta * wish.args.get("width", 0), "default": 0.1}
-        how = {"optimizer": "sgd", "lr": rate[args["parametrisation"]]} if conv else {
-            "optimizer": "sgd", "lr": 0.05, "momentum": 0.9}
+        how = (
+            {"optimizer": "sgd", "lr": rate[args["parametrisation"]]}
+            if conv
+            else {"optimizer": "sgd", "lr": 0.05, "momentum": 0.9}
+        )
     if wish.twist in ("weight decay", "no decay"):
         how["weight_decay"] = 1e-3 if conv else 0.0
     whole = scale.name == "paper"
@@ -318,8 +368,9 @@ def _recipe(wish: Wish, args: Mapping[str, Any], scale: Scale, chosen: Settings)
     settle = max(chosen["settle"] or 20, -(-WINDOW // steps))
     if not whole and not chosen["settle"]:
         settle = 0 if conv or scale.name in TINY else max(5 if wish.args["depth"] > 1 else 10, -(-SHORT // steps))
-    return Recipe(images=epochs * steps * batch, batch=batch, watch=1, settle=settle,
-                  max_seconds=14400.0 if whole else 0.0, **how)
+    return Recipe(
+        images=epochs * steps * batch, batch=batch, watch=1, settle=settle, max_seconds=14400.0 if whole else 0.0, **how
+    )
 
 
 def _epochs(wish: Wish, scale: Scale) -> int:

@@ -34,8 +34,9 @@ def errors(table: Table, x: str, split: str = "test", **where: object) -> Curve:
 
 
 def error(table: Table, arm: str, channels: int, p: int, split: str = "test") -> Series:
-    return {s: 1 - a for s, a in
-            table.series("accuracy", arm=arm, channels=channels, p=p, noise=0.0, split=split).items()}
+    return {
+        s: 1 - a for s, a in table.series("accuracy", arm=arm, channels=channels, p=p, noise=0.0, split=split).items()
+    }
 
 
 def learning(table: Table, arm: str, channels: int, split: str = "test") -> Curve:
@@ -44,6 +45,7 @@ def learning(table: Table, arm: str, channels: int, split: str = "test") -> Curv
 
 
 # -- exponents
+
 
 @dataclass(frozen=True)
 class Law:
@@ -62,8 +64,10 @@ class Law:
     def levels(self) -> Series:
         """Fitted log error in the middle of the fitted sizes (their geometric mean)."""
         middle = sum(map(math.log, self.fit.sizes)) / len(self.fit.sizes)
-        return {s: start + slope * middle for s, start, slope in
-                zip(self.seeds, self.fit.log_prefactors, self.fit.exponents, strict=True)}
+        return {
+            s: start + slope * middle
+            for s, start, slope in zip(self.seeds, self.fit.log_prefactors, self.fit.exponents, strict=True)
+        }
 
     @property
     def text(self) -> str:
@@ -85,8 +89,10 @@ def laws(table: Table, arms: Sequence[str], channels: int) -> dict[str, Law]:
     why = ""
     if len(good) < FEWEST:
         worst = max(late, key=lambda arm: len(late[arm]))
-        why = (f"fewer than {FEWEST} sizes at which all interpolate; {worst} does not at p = "
-               f"{', '.join(map(str, late[worst]))} (more with --set epochs=N)")
+        why = (
+            f"fewer than {FEWEST} sizes at which all interpolate; {worst} does not at p = "
+            f"{', '.join(map(str, late[worst]))} (more with --set epochs=N)"
+        )
         good = sizes
     found = {}
     for arm, curve in test.items():
@@ -126,11 +132,20 @@ def changes_places(table: Table, early: str, late: str, channels: int, low: int,
         raise TooFewSeeds(0)
     parts = []
     for p, better, worse in ((low, early, late), (high, late, early))[: 2 if reached else 1]:
-        parts.append(stats.greater(error(table, worse, channels, p), error(table, better, channels, p),
-                                   note=f"p = {p}: {worse} − {better}"))
+        parts.append(
+            stats.greater(
+                error(table, worse, channels, p), error(table, better, channels, p), note=f"p = {p}: {worse} − {better}"
+            )
+        )
     whole = stats.all_of(*parts, note=crossing_text(table, early, late, channels))
-    return whole if reached else replace(
-        whole, limit=f"only p = {low} was tested, which may contradict the claim; p = {high} comes with --scale large")
+    return (
+        whole
+        if reached
+        else replace(
+            whole,
+            limit=f"only p = {low} was tested, which may contradict the claim; p = {high} comes with --scale large",
+        )
+    )
 
 
 def no_better_yet(table: Table, arm: str, channels: int, at: int, value: float, margin: float) -> Evidence:
@@ -143,8 +158,11 @@ def no_better_yet(table: Table, arm: str, channels: int, at: int, value: float, 
     if p == at:
         return replace(stats.equivalent(curve[p], dict.fromkeys(curve[p], value), margin=margin), note=told)
     lowest = stats.above(curve[p], value - margin, note=told)
-    return replace(lowest, limit=f"error falls with p, so p = {p} may contradict the claim but not reproduce it; "
-                                 f"p = {at} comes with --scale large")
+    return replace(
+        lowest,
+        limit=f"error falls with p, so p = {p} may contradict the claim but not reproduce it; "
+        f"p = {at} comes with --scale large",
+    )
 
 
 def deep_dim(table: Table) -> int:
@@ -161,11 +179,14 @@ def crossing_text(table: Table, early: str, late: str, channels: int) -> str:
     if found is None:
         return f"no crossing in most seeds between p = {sizes[0]:g} and {sizes[-1]:g}"
     way = "falls below" if found.direction == "a falls below b" else "rises above"
-    return (f"{late} {way} {early} at p = {found.at.value:.0f} [{found.at.low:.0f}, {found.at.high:.0f}] "
-            f"({found.crossed} of {found.seeds} seeds)")
+    return (
+        f"{late} {way} {early} at p = {found.at.value:.0f} [{found.at.low:.0f}, {found.at.high:.0f}] "
+        f"({found.crossed} of {found.seeds} seeds)"
+    )
 
 
 # -- double descent
+
 
 def swept_p(table: Table, arms: Sequence[str], channels: int) -> int:
     """The size at which most of these arms were run, the larger one of equals; 0 when there are none."""
@@ -186,12 +207,26 @@ def threshold(table: Table, arms: Sequence[str], channels: int, paper: float, *,
     x, seeds, (rows,) = curves.together(sweep(table, arms, channels, 0.0, "train", p))
     if len(seeds) < 2 or len(x) < 3:
         raise TooFewSeeds(len(seeds) if len(x) >= 3 else 0)
-    return curves.near(x, rows, paper, factor=2, level=INTERPOLATES, step=step, unit=unit,
-                       note=f"p = {p}; dials tried: {', '.join(f'{v:g}' for v in x)}")
+    return curves.near(
+        x,
+        rows,
+        paper,
+        factor=2,
+        level=INTERPOLATES,
+        step=step,
+        unit=unit,
+        note=f"p = {p}; dials tried: {', '.join(f'{v:g}' for v in x)}",
+    )
 
 
-def hump(table: Table, arms: Sequence[str], channels: int, noise: float, what: str,
-         like: tuple[Sequence[str], float] | None = None) -> Series:
+def hump(
+    table: Table,
+    arms: Sequence[str],
+    channels: int,
+    noise: float,
+    what: str,
+    like: tuple[Sequence[str], float] | None = None,
+) -> Series:
     """A number of each seed's hump; `like` names the arms and noise whose peak and valleys are used."""
     p = swept_p(table, arms, channels)
     mine = sweep(table, arms, channels, noise, p=p)
@@ -211,6 +246,7 @@ def peak(table: Table, arms: Sequence[str], channels: int, noise: float = 0.2, n
 
 # -- maps
 
+
 def head_patches(table: Table, arm: str, channels: int, p: int) -> Series:
     """Effective patches of a single head of the last layer, by the mean entropy of its heads. A mean over heads of maps
     is flatter than its parts, the more of them the flatter."""
@@ -222,6 +258,7 @@ def head_patches(table: Table, arm: str, channels: int, p: int) -> Series:
 
 # -- how runs ended
 
+
 def endings(table: Table) -> str:
     """Which stopping rule ended how many runs. The one look at held-out pictures comes with the last step."""
     ran = {r["run"] for r in table.at(metric="parameters")} - {g["run"] for g in table.gaps}
@@ -232,8 +269,9 @@ def endings(table: Table) -> str:
         lost[why] = lost.get(why, 0) + 1
     train = {r["run"]: 1 - r["value"] for r in table.at(metric="accuracy", split="train")}
     short = sum(e > INTERPOLATES for e in train.values())
-    words = [f"{len(full)} of {len(ran)} runs ended with their last step, {len(ran - full)} with a settled training "
-             "error"] + [f"{n} {why}" for why, n in sorted(lost.items())]
+    words = [
+        f"{len(full)} of {len(ran)} runs ended with their last step, {len(ran - full)} with a settled training error"
+    ] + [f"{n} {why}" for why, n in sorted(lost.items())]
     return f"{', '.join(words)}; {short} ended above {INTERPOLATES:.0%} training error."
 
 

@@ -18,8 +18,13 @@ if TYPE_CHECKING:
     import numpy as np
 
 SETS = {1: "MNIST", 3: "CIFAR-10"}
-NAMES = {"mnist": "MNIST", "cifar10": "CIFAR-10", "fashion_mnist": "Fashion-MNIST",
-         "procedural_digits": "drawn digits", "procedural_textures": "drawn textures"}
+NAMES = {
+    "mnist": "MNIST",
+    "cifar10": "CIFAR-10",
+    "fashion_mnist": "Fashion-MNIST",
+    "procedural_digits": "drawn digits",
+    "procedural_textures": "drawn textures",
+}
 ARMS_LOOK = {"CNN": "cnn", "ViT": "vit"}
 THINGS = ("airplane", "car", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")  # CIFAR-10's classes
 BRIGHT = 5.0  # times an even look, from which on a map is brightest
@@ -32,8 +37,9 @@ def set_name(table: Table, channels: int) -> str:
     return NAMES.get(found[0], str(found[0])) if found else SETS[channels]
 
 
-def learning_panel(table: Table, channels: int, arms: Sequence[Mapping[str, Any]], *, fits: bool = True,
-                   marks: Sequence[Mark] = ()) -> Panel:
+def learning_panel(
+    table: Table, channels: int, arms: Sequence[Mapping[str, Any]], *, fits: bool = True, marks: Sequence[Mark] = ()
+) -> Panel:
     """Test error against p, log-log, one line an arm with its power law; arms have arm and, if wanted, dash, shade."""
     lines, drawn = [], []
     for look in arms:
@@ -55,14 +61,21 @@ def law_or_none(table: Table, arm: str, channels: int) -> Law | None:
 
 def _fit(law: Law, label: str, family: str) -> Fit:
     ends = (law.fit.sizes[0], law.fit.sizes[-1])
-    return Fit(label, family, ends, tuple(math.exp(law.fit.log_prefactor + law.fit.exponent.value * math.log(p))
-                                          for p in ends))
+    return Fit(
+        label, family, ends, tuple(math.exp(law.fit.log_prefactor + law.fit.exponent.value * math.log(p)) for p in ends)
+    )
 
 
 def arm_line(table: Table, look: Mapping[str, Any], curve: Mapping[Any, Any], **where: Any) -> Line:
     arm = look["arm"]
-    return figures.line(look.get("label", arm), curve, family=ARMS_LOOK[arm[:3]], dash=look.get("dash", "solid"),
-                        shade=look.get("shade", 0.5), gaps=table.at(arm=arm, **where).gaps)
+    return figures.line(
+        look.get("label", arm),
+        curve,
+        family=ARMS_LOOK[arm[:3]],
+        dash=look.get("dash", "solid"),
+        shade=look.get("shade", 0.5),
+        gaps=table.at(arm=arm, **where).gaps,
+    )
 
 
 def log_log(panels: Sequence[Panel], note: str = "") -> Curves:
@@ -78,8 +91,10 @@ def residuals(table: Table, arms: Sequence[str]) -> Curves:
             found = law_or_none(table, arm, channels)
             if found is None:
                 continue
-            curve = {p: {s: row[i] for s, row in zip(found.seeds, found.fit.residuals, strict=True)}
-                     for i, p in enumerate(found.fit.sizes)}
+            curve = {
+                p: {s: row[i] for s, row in zip(found.seeds, found.fit.residuals, strict=True)}
+                for i, p in enumerate(found.fit.sizes)
+            }
             lines.append(figures.line(arm, curve, family=ARMS_LOOK[arm[:3]]))
         panels.append(Panel(set_name(table, channels), tuple(lines), "training points p", 2))
     return Curves("", tuple(panels), "log error minus fit")
@@ -94,13 +109,22 @@ def exponents(table: Table, along: Mapping[str, Mapping[int, str]], x_label: str
         except TooFewSeeds:
             found = {}
         curve = {x: found[arm].exponents for x, arm in arms.items() if arm in found}
-        lines.append(figures.line(set_name(table, channels), curve, family="vit", dash=dash,
-                                  shade=0.35 if channels == 1 else 0.65))
+        lines.append(
+            figures.line(
+                set_name(table, channels), curve, family="vit", dash=dash, shade=0.35 if channels == 1 else 0.65
+            )
+        )
     return Curves("", (Panel("", tuple(lines), x_label, 2),), "exponent α", note="Lower is steeper.")
 
 
-def descent(table: Table, channels: int, sweeps: Sequence[Mapping[str, Any]], x_label: str,
-            marks: Sequence[Mark] = (), title: str = "") -> Panel:
+def descent(
+    table: Table,
+    channels: int,
+    sweeps: Sequence[Mapping[str, Any]],
+    x_label: str,
+    marks: Sequence[Mark] = (),
+    title: str = "",
+) -> Panel:
     """Train (dotted) and test error against the dial; each of `sweeps` has arms, noise, label and a shade."""
     lines = []
     for wanted in sweeps:
@@ -111,24 +135,43 @@ def descent(table: Table, channels: int, sweeps: Sequence[Mapping[str, Any]], x_
             curve = measures.sweep(table, wanted["arms"], channels, wanted["noise"], split, p)
             gaps = table.at(arm=wanted["arms"], channels=channels, noise=wanted["noise"], p=p).gaps
             if curve or gaps:
-                lines.append(figures.line(f"{wanted['label']}, {split}", curve, family=ARMS_LOOK[wanted["arms"][0][:3]],
-                                          dash=dash, shade=wanted.get("shade", 0.5), gaps=gaps))
+                lines.append(
+                    figures.line(
+                        f"{wanted['label']}, {split}",
+                        curve,
+                        family=ARMS_LOOK[wanted["arms"][0][:3]],
+                        dash=dash,
+                        shade=wanted.get("shade", 0.5),
+                        gaps=gaps,
+                    )
+                )
     return Panel(title or set_name(table, channels), tuple(lines), x_label, 2, False, tuple(marks))
 
 
 # -- maps
+
 
 def stacked(*grids: ImageGrid) -> ImageGrid:
     """Grids of the same columns below one another."""
     full = [g for g in grids if g.images]
     if not full:
         return grids[0]
-    return replace(full[0], images=tuple(row for g in full for row in g.images),
-                   row_labels=tuple(label for g in full for label in g.row_labels))
+    return replace(
+        full[0],
+        images=tuple(row for g in full for row in g.images),
+        row_labels=tuple(label for g in full for label in g.row_labels),
+    )
 
 
-def maps(table: Table, channels: int, nets: Sequence[tuple[str, str]], *, shown: Sequence[str] = ("instance",),
-         twist: str = "", names: Mapping[int, str] | None = None) -> ImageGrid:
+def maps(
+    table: Table,
+    channels: int,
+    nets: Sequence[tuple[str, str]],
+    *,
+    shown: Sequence[str] = ("instance",),
+    twist: str = "",
+    names: Mapping[int, str] | None = None,
+) -> ImageGrid:
     """The pictures above, then one row of overlays for each net and way of reading its maps ("map" or "rollout")."""
     arms = tuple(arm + twist for arm, _ in nets)
     rows = [r for r in table.at(metric="picture", arm=arms, channels=channels) if r["shown"] in shown]
@@ -147,10 +190,13 @@ def maps(table: Table, channels: int, nets: Sequence[tuple[str, str]], *, shown:
             grid.append([None if r is None else overlay(r, view) for r in found])
             labels.append(arm + (", rollout" if view == "rollout" else ""))
     said = names or (dict(enumerate(THINGS)) if first[0]["of"] == "cifar10" else {})
-    titles = [r["shown"] if r["label"] < 0 else f"{'mean ' if r['shown'] == 'class mean' else ''}"
-              f"{said.get(r['label'], r['label'])}" for r in first]
-    return figures.image_grid(grid, rows=labels, columns=titles,
-                              note=LEGEND)
+    titles = [
+        r["shown"]
+        if r["label"] < 0
+        else f"{'mean ' if r['shown'] == 'class mean' else ''}{said.get(r['label'], r['label'])}"
+        for r in first
+    ]
+    return figures.image_grid(grid, rows=labels, columns=titles, note=LEGEND)
 
 
 def head_maps(table: Table, arm: str, channels: int) -> ImageGrid:
@@ -162,8 +208,12 @@ def head_maps(table: Table, arm: str, channels: int) -> ImageGrid:
     cells = {(r["layer"], r["head"]): np.reshape(r["map"], (8, 8)) for r in rows if r["p"] == last}
     layers, heads = (sorted({k[i] for k in cells}) for i in (0, 1))
     grid = [[_heat(cells[i, j]) for j in heads] for i in layers]
-    return figures.image_grid(grid, rows=[f"layer {i}" for i in layers], columns=[f"head {j}" for j in heads],
-                              note=f"{arm} on the first picture above, scaled as there." if grid else LATER)
+    return figures.image_grid(
+        grid,
+        rows=[f"layer {i}" for i in layers],
+        columns=[f"head {j}" for j in heads],
+        note=f"{arm} on the first picture above, scaled as there." if grid else LATER,
+    )
 
 
 def _image(row: Mapping[str, Any]) -> np.ndarray:

@@ -27,8 +27,12 @@ from saccade.studies.local_structure.measures import BLIND, BLIND_MEAN, CHANCE, 
 from saccade.study import figure
 
 LOOK: Mapping[str, Mapping[str, Any]] = {
-    RESNET: {"family": "cnn"}, VIT: {"family": "vit"}, DYNAMIC: {"family": "cnn", "dash": "dashed", "shade": 0.8},
-    STATIC: {"family": "cnn", "dash": "dotted", "shade": 0.25}, WINDOWS: {"family": "local"}}
+    RESNET: {"family": "cnn"},
+    VIT: {"family": "vit"},
+    DYNAMIC: {"family": "cnn", "dash": "dashed", "shade": 0.8},
+    STATIC: {"family": "cnn", "dash": "dotted", "shade": 0.25},
+    WINDOWS: {"family": "local"},
+}
 PAPER_COUNTS = {RESNET: (1, 21, 49, 26, 3), VIT: (2, 27, 48, 22, 1), DYNAMIC: (1, 18, 48, 33, 0)}
 PAPER_MATCHING = {RESNET: 2.09, VIT: 1.93, DYNAMIC: 2.13}
 PAPER_SMALL = {RESNET: 0.15, VIT: 0.105, DYNAMIC: 0.145}
@@ -55,8 +59,16 @@ def fig4_training(table: Table) -> FigureData:
             lines.append(figures.line(arm, dict(points[every - 1 :: every]), **LOOK[arm], gaps=table.at(arm=arm).gaps))
         return Panel(title, tuple(lines), "training pictures shown")
 
-    return Curves("", (panel("watched", "held out, 256 pictures", 1),
-                       panel("online", "in training, before a picture is learned from", 5)), "accuracy", False, True)
+    return Curves(
+        "",
+        (
+            panel("watched", "held out, 256 pictures", 1),
+            panel("online", "in training, before a picture is learned from", 5),
+        ),
+        "accuracy",
+        False,
+        True,
+    )
 
 
 @figure("Final test accuracy, one recipe for all", paper="Figure 4, last epoch")
@@ -71,10 +83,22 @@ def fig5_histogram(table: Table) -> FigureData:
         curve = {c: measures.share(table, arm, c) for c in range(TOP + 1)}
         drawn.append(figures.line(arm, {c: s for c, s in curve.items() if s}, **LOOK[arm], gaps=table.at(arm=arm).gaps))
     drawn.append(_known("blind guessing", tuple(map(float, range(TOP + 1))), BLIND))
-    marks = tuple(Mark(c, count / 100, line=arm) for arm, counts in PAPER_COUNTS.items()
-                  for c, count in enumerate(counts)) if any(line.x for line in drawn[:-1]) else ()
-    return Bars("", tuple(map(str, range(TOP + 1))), tuple(drawn), "classes found", "share of mosaics", False, True,
-                marks, "Diamonds: the report's hundred images. Blind guessing is exact (hypergeometric).")
+    marks = (
+        tuple(Mark(c, count / 100, line=arm) for arm, counts in PAPER_COUNTS.items() for c, count in enumerate(counts))
+        if any(line.x for line in drawn[:-1])
+        else ()
+    )
+    return Bars(
+        "",
+        tuple(map(str, range(TOP + 1))),
+        tuple(drawn),
+        "classes found",
+        "share of mosaics",
+        False,
+        True,
+        marks,
+        "Diamonds: the report's hundred images. Blind guessing is exact (hypergeometric).",
+    )
 
 
 @figure("Mean top-4 matching", paper="Table 2")
@@ -82,8 +106,14 @@ def table2_matching(table: Table) -> FigureData:
     return _by_arm(table, measures.matching, "classes found of four", PAPER_MATCHING, BLIND_MEAN)
 
 
-def _by_arm(table: Table, measure: measures.Measure, y_label: str, paper: Mapping[str, float], blind: float,
-            percent: bool = False) -> Bars:
+def _by_arm(
+    table: Table,
+    measure: measures.Measure,
+    y_label: str,
+    paper: Mapping[str, float],
+    blind: float,
+    percent: bool = False,
+) -> Bars:
     lines = []
     for arm in MAIN:
         series = measure(table, arm)
@@ -98,13 +128,25 @@ def _by_arm(table: Table, measure: measures.Measure, y_label: str, paper: Mappin
 def table3_scale(table: Table) -> FigureData:
     def panel(backdrop: str, title: str) -> Curves:
         marks = [Mark(QUARTER, value, line=arm) for arm, value in PAPER_SMALL.items()] if backdrop != "plain" else []
-        return figures.curves(table, y="object_accuracy", x="scale", lines=_lines(backdrop=backdrop), panel=title,
-                              x_label="side of the object over side of the picture", y_label="accuracy", x_down=True,
-                              y_percent=True, marks=marks)
+        return figures.curves(
+            table,
+            y="object_accuracy",
+            x="scale",
+            lines=_lines(backdrop=backdrop),
+            panel=title,
+            x_label="side of the object over side of the picture",
+            y_label="accuracy",
+            x_down=True,
+            y_percent=True,
+            marks=marks,
+        )
 
     names = [b for b in table.at(metric="object_accuracy").values("backdrop") if b != "plain"] or ["plain"]
-    return figures.beside(panel(names[0], names[0].replace("_", " ")), panel("plain", "plain backdrop: size alone"),
-                          note="Diamonds: the report's photographs, 200 images.")
+    return figures.beside(
+        panel(names[0], names[0].replace("_", " ")),
+        panel("plain", "plain backdrop: size alone"),
+        note="Diamonds: the report's photographs, 200 images.",
+    )
 
 
 @figure("Accuracy on small objects by their place", paper="not in the report")
@@ -120,17 +162,32 @@ def place_map(table: Table) -> FigureData:
     down, across = PLACES
     cells = tuple(tuple(cell(arm, r, c) for c in range(3)) for arm in arms for r in range(3))
     labels = tuple(f"{arm}, {where}" for arm in arms for where in down)
-    return Heatmap("", cells, labels, across, "net, place of the object", "place of the object", "accuracy",
-                   percent=True, note="Objects of a quarter of the side; thirds of the room they can move in.")
+    return Heatmap(
+        "",
+        cells,
+        labels,
+        across,
+        "net, place of the object",
+        "place of the object",
+        "accuracy",
+        percent=True,
+        note="Objects of a quarter of the side; thirds of the room they can move in.",
+    )
 
 
 @figure("Accuracy after shuffling squares of the picture", paper="not in the report")
 def shuffled_squares(table: Table) -> FigureData:
-    shared: dict[str, Any] = {"x": "grid", "lines": _lines(), "x_label": "squares on a side", "x_log": 2,
-                              "y_percent": True}
+    shared: dict[str, Any] = {
+        "x": "grid",
+        "lines": _lines(),
+        "x_label": "squares on a side",
+        "x_log": 2,
+        "y_percent": True,
+    }
     return figures.beside(
         figures.curves(table, y="shuffled_accuracy", y_label="share", panel="accuracy", **shared),
-        figures.curves(table, y="answer_kept", y_label="share", panel="answers that stay as they were", **shared))
+        figures.curves(table, y="answer_kept", y_label="share", panel="answers that stay as they were", **shared),
+    )
 
 
 @figure("The ablation: test accuracy of every corner", paper="not in the report")
@@ -142,9 +199,18 @@ def ablation_corners(table: Table) -> FigureData:
         if kind == KINDS[0] or all(curve.values()):
             lines.append(figures.line(kind, {i: s for i, s in curve.items() if s}, family=family, gaps=gaps))
     words = tuple(cell.words.replace(",", "") for cell in CELLS)
-    return Bars("", words, tuple(lines), "", "test accuracy", False, True, (),
-                "Windows or the whole map; one bias or kernel for all positions or their own; weights from the picture "
-                "or fixed.")
+    return Bars(
+        "",
+        words,
+        tuple(lines),
+        "",
+        "test accuracy",
+        False,
+        True,
+        (),
+        "Windows or the whole map; one bias or kernel for all positions or their own; weights from the picture "
+        "or fixed.",
+    )
 
 
 @figure("The ablation: what each switch gives", paper="not in the report")
@@ -153,10 +219,15 @@ def ablation_effects(table: Table) -> FigureData:
     panels = []
     asked: tuple[tuple[str, measures.Measure, str, str], ...] = (
         ("test accuracy", measures.accuracy, "local", "solid"),
-        ("top-4 matching, of four", lambda t, arm: {s: v / TOP for s, v in measures.matching(t, arm).items()}, "hybrid",
-         "dashed"),
+        (
+            "top-4 matching, of four",
+            lambda t, arm: {s: v / TOP for s, v in measures.matching(t, arm).items()},
+            "hybrid",
+            "dashed",
+        ),
         ("small objects", measures.objects, "mlp", "dashdot"),
-        ("kept after shuffling 4 x 4", measures.shuffle_kept, "other", "dotted"))
+        ("kept after shuffling 4 x 4", measures.shuffle_kept, "other", "dotted"),
+    )
     for kind in KINDS:
         lines = []
         for name, measure, family, dash in asked:
@@ -172,10 +243,25 @@ def ablation_effects(table: Table) -> FigureData:
     if not panels:
         return Bars("", SWITCHES, (), "", "gain", False, True, (), LATER)
     if len(panels) == 1:
-        return Bars("", SWITCHES, panels[0][1], "", f"gain in {panels[0][0]}", False, True, (),
-                    "Mean over the settings of the two other switches.")
-    return Curves("", tuple(Panel(kind, lines, "switch: 0 locality, 1 sharing, 2 dynamic") for kind, lines in panels),
-                  "gain", False, True, "Mean over the settings of the two other switches.")
+        return Bars(
+            "",
+            SWITCHES,
+            panels[0][1],
+            "",
+            f"gain in {panels[0][0]}",
+            False,
+            True,
+            (),
+            "Mean over the settings of the two other switches.",
+        )
+    return Curves(
+        "",
+        tuple(Panel(kind, lines, "switch: 0 locality, 1 sharing, 2 dynamic") for kind, lines in panels),
+        "gain",
+        False,
+        True,
+        "Mean over the settings of the two other switches.",
+    )
 
 
 @figure("What the nets are asked about", paper="Figures 2 and 3")
@@ -189,13 +275,40 @@ def pictures(table: Table) -> FigureData:
     named = rows[0].get("of") == "cifar10"
     cells = {(r["shown"], r["index"]): r for r in rows}
     across = sorted({r["index"] for r in rows})
-    grid = [[np.reshape(np.array(cells[kind, i]["picture"], np.uint8), (3, 32, 32)) if (kind, i) in cells else None
-             for i in across] for kind in kinds]
-    captions = [[", ".join(THINGS[label] if named else str(label) for label in cells[kind, i]["labels"])
-                 if (kind, i) in cells and kind != "mosaic" else "" for i in across] for kind in kinds]
-    return figures.image_grid(grid, rows=kinds, columns=[str(i + 1) for i in across], captions=captions,
-                              note="As the nets of small and large scale see them, 32 x 32.")
+    grid = [
+        [
+            np.reshape(np.array(cells[kind, i]["picture"], np.uint8), (3, 32, 32)) if (kind, i) in cells else None
+            for i in across
+        ]
+        for kind in kinds
+    ]
+    captions = [
+        [
+            ", ".join(THINGS[label] if named else str(label) for label in cells[kind, i]["labels"])
+            if (kind, i) in cells and kind != "mosaic"
+            else ""
+            for i in across
+        ]
+        for kind in kinds
+    ]
+    return figures.image_grid(
+        grid,
+        rows=kinds,
+        columns=[str(i + 1) for i in across],
+        captions=captions,
+        note="As the nets of small and large scale see them, 32 x 32.",
+    )
 
 
-FIGURES = (fig4_training, fig4_final, fig5_histogram, table2_matching, table3_scale, place_map, shuffled_squares,
-           ablation_corners, ablation_effects, pictures)
+FIGURES = (
+    fig4_training,
+    fig4_final,
+    fig5_histogram,
+    table2_matching,
+    table3_scale,
+    place_map,
+    shuffled_squares,
+    ablation_corners,
+    ablation_effects,
+    pictures,
+)

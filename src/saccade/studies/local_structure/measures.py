@@ -33,8 +33,9 @@ def matching(table: Table, arm: str) -> Series:
 
 def share(table: Table, arm: str, *counts: int) -> Series:
     """Share of mosaics with one of these numbers of matches."""
-    return per_seed(lambda *shares: sum(shares),
-                    *(table.series("matching_share", arm=arm, k=TOP, matches=c) for c in counts))
+    return per_seed(
+        lambda *shares: sum(shares), *(table.series("matching_share", arm=arm, k=TOP, matches=c) for c in counts)
+    )
 
 
 def objects(table: Table, arm: str, scale: float = QUARTER, backdrop: str = "") -> Series:
@@ -69,6 +70,7 @@ def watched(table: Table, arm: str, part: float) -> Series:
 
 # -- the ablation
 
+
 def cells(table: Table, measure: Measure, kind: str) -> dict[Cell, Series]:
     """The corners of the ablation that have results; all eight, or nothing can be said."""
     found = {cell: measure(table, cell.arm(kind)) for cell in CELLS}
@@ -91,6 +93,7 @@ def effects_text(table: Table, measure: Measure, kind: str = "attention", unit: 
 
 # -- what nothing may rest on
 
+
 def why_not(table: Table, arms: Sequence[str]) -> str:
     for arm in arms:
         reached = accuracy(table, arm)
@@ -101,11 +104,14 @@ def why_not(table: Table, arms: Sequence[str]) -> str:
 
 def resting_on(*arms: str) -> Callable[[Callable[[Table], Evidence]], Callable[[Table], Evidence]]:
     """A claim's test that is blocked unless these arms have learned."""
+
     def wrap(test: Callable[[Table], Evidence]) -> Callable[[Table], Evidence]:
         def blocked(table: Table) -> Evidence:
             found = test(table)
             return replace(found, blocked=found.blocked or why_not(table, arms))
+
         return blocked
+
     return wrap
 
 
