@@ -229,6 +229,8 @@ def run(
     retry: Annotated[bool, arg(help="try runs again that failed earlier")] = False,
     redo_damaged: Annotated[bool, arg(help="set runs with damaged files aside and do them again")] = False,
     strict: Annotated[bool, arg(help="exit with 3 when a claim is contradicted")] = False,
+    on: Annotated[str, arg(metavar="PLACE", help="local, ray, or ray:HOST:PORT of a Ray cluster")] = "local",
+    detach: Annotated[bool, arg(help="hand the work to the Ray cluster and leave")] = False,
     lab: LabDir = "lab",
     device: Device = "auto",
     jobs: Jobs = None,
@@ -240,19 +242,21 @@ def run(
 
     Finished runs are never done again; a stopped or killed call goes on where it was."""
     from saccade.cli import terminal
-    from saccade.lab import launch, pipeline, plan
+    from saccade.lab import pipeline
+    from saccade.lab import where as at
     from saccade.report import document
 
     for file in plugin:
         registry.load_plugin(file)
     opened = pipeline.open_session(study, scale, lab, settings(set), only)
-    places = launch.devices(device, jobs)
+    where = at.parse(on, detach, terminal.ask)
+    places = where.seats(device, jobs)
     tell = terminal.printer(quiet or json)
     with terminal.progress_bar("data") as progress:
         pipeline.fetch(opened.tasks, terminal.printer(quiet), progress)
     todo = pipeline.prepare(opened, retry, redo_damaged, tell)
-    cost = plan.price(todo, opened.lab, places[0], plugin)
-    places = launch.share(places, cost.memory, jobs)
+    cost = where.price(todo, opened.lab, places[0], plugin)
+    places = where.share(places, cost, jobs)
     planned = {
         "study": opened.study.name,
         "scale": scale,
@@ -286,7 +290,15 @@ def run(
             terminal.print_plan(arms)
         return
     if todo.todo:
-        pipeline.perform(opened, todo, cost, places=places, plugins=plugin, retry=retry, quiet=quiet or json)
+        try:
+            where.perform(
+                opened, todo, cost, places=places, jobs=jobs, plugins=plugin, retry=retry, quiet=quiet or json
+            )
+        except at.LeftRunning as left:
+            tell(str(left))
+            if json:
+                out({**planned, "left running": True})
+            return
     paths = pipeline.write(opened)
     verdicts = opened.verdicts()
     refused = [t for t in opened.tasks if opened.lab.done(t.run.key) is None]

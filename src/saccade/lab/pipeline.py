@@ -6,7 +6,7 @@ import json
 import platform
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -117,12 +117,13 @@ def perform(
     plugins: Sequence[str] = (),
     retry: bool = False,
     quiet: bool = False,
+    work: Callable[..., Iterator[launch.Event]] = launch.local,
 ) -> terminal.Board:
-    """Do what is missing; remember the wall time, also when interrupted."""
+    """Do what is missing, on this machine unless `work` goes elsewhere; remember the wall time, also if interrupted."""
     board = terminal.Board(session.tasks, todo.complete, cost.seconds, len(places))
     began = time.monotonic()
     try:
-        events = launch.local(plan.longest_first(todo, cost), session.lab, places=places, plugins=plugins, retry=retry)
+        events = work(plan.longest_first(todo, cost), session.lab, places=places, plugins=plugins, retry=retry)
         terminal.follow(events, board, quiet)
     finally:
         _add_wall(session, time.monotonic() - began, len(places))

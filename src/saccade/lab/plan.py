@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -116,10 +116,12 @@ def table_of(lab: Lab, tasks: Sequence[Task]) -> Table:
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds of one core that each task still needs, by key; bytes of a GPU that the largest one needs."""
+    """Seconds of one core that each task still needs, by key; bytes that the largest one needs."""
 
     seconds: Mapping[str, float]
-    memory: float = 0.0
+    memory: float = 0.0  # of a GPU
+    device_memory: float = 0.0  # that this GPU has
+    resident: float = 0.0  # of main memory
 
     def by_arm(self, tasks: Sequence[Task]) -> dict[str, dict[str, float]]:
         told: dict[str, dict[str, float]] = {}
@@ -133,9 +135,17 @@ class Cost:
         return max(sum(self.seconds.values()) / max(1, jobs), max(self.seconds.values(), default=0.0))
 
 
-def price(plan: Plan, lab: Lab, device: str, plugins: Sequence[str] = ()) -> Cost:
-    """Cost of what is left: for each net a line over the batch, fitted to steps timed here once and kept in the lab."""
-    kinds = {_kind(t.run, device): t for t in plan.todo}
+Measure = Callable[[Sequence[Task], Lab, str, Sequence[str]], list[dict[str, Any]]]
+
+
+def price(
+    plan: Plan, lab: Lab, device: str, plugins: Sequence[str] = (), measure: Measure = launch.costs, where: str = ""
+) -> Cost:
+    """Cost of what is left: for each net a line over the batch, fitted to steps timed once and kept in the lab.
+
+    `measure` times them on this machine, unless it times them elsewhere, which `where` then names.
+    """
+    kinds = {_kind(t.run, device, where): t for t in plan.todo}
     path = lab.root / "costs.json"
     try:
         known: dict[str, Any] = dict(unseal(path).get("lines", {})) if path.exists() else {}
@@ -143,22 +153,23 @@ def price(plan: Plan, lab: Lab, device: str, plugins: Sequence[str] = ()) -> Cos
         known = {}  # derived and cheap: measured again
     unknown = [k for k in kinds if k not in known]
     if unknown:
-        measured = launch.costs([kinds[k] for k in unknown], lab, device, plugins)
+        measured = measure([kinds[k] for k in unknown], lab, device, plugins)
         known |= dict(zip(unknown, measured, strict=True))
         write_atomic(path, seal({"lines": known}))
     training = {t.run.key for t in plan.train}
     seconds = {}
     for task in plan.todo:
-        each = known[_kind(task.run, device)]
+        each = known[_kind(task.run, device, where)]
         recipe = task.run.recipe
         step = each["step_seconds"] + each["picture_seconds"] * recipe.batch
         train = recipe.steps * step if task.run.key in training else 0.0
         seconds[task.run.key] = train + sum(map(answers, _unmeasured(lab, task))) * each["answer_seconds"]
-    return Cost(seconds, max((known[k].get("memory", 0.0) for k in kinds), default=0.0))
+    most = {n: max((known[k].get(n, 0.0) for k in kinds), default=0.0) for n in ("memory", "device_memory", "resident")}
+    return Cost(seconds, **most)
 
 
-def _kind(run: Run, device: str) -> str:
-    machine = [platform.node(), platform.machine(), device]
+def _kind(run: Run, device: str, where: str = "") -> str:
+    machine = [where or platform.node(), platform.machine(), device]
     return digest([run.model, run.model_args, run.data, run.data_args.get("augment", ""), machine])
 
 

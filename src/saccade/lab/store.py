@@ -21,20 +21,20 @@ import hashlib
 import json
 import os
 import shutil
-import socket
 import sys
 import threading
 import time
-import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from saccade.lab import lease
+from saccade.lab.lease import Lease
 from saccade.spec import DamagedFile, Probe, Run, SaccadeError, canonical, plain
 
-HEARTBEAT = 5.0  # seconds between signs of life
-DEAD_AFTER = 45.0  # a lease of another machine without a sign of life for this long may be taken over
+AWAY = float(os.environ.get("SACCADE_AWAY", "600"))  # seconds that a lab may be gone before a writer gives up
+MARK = ".saccade"
+GONE = (errno.ESTALE, errno.EIO, errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.ENODEV, errno.ENOENT)
 
 
 def cache_folder() -> Path:
@@ -99,39 +99,6 @@ def _sha(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-@dataclass
-class Lease:
-    """The right to write one run folder. A thread renews it; `lost` says that someone else took over."""
-
-    path: Path
-    token: str
-    lost: threading.Event = field(default_factory=threading.Event)
-    _stop: threading.Event = field(default_factory=threading.Event)
-
-    def start(self) -> Lease:
-        threading.Thread(target=self._beat, daemon=True).start()
-        return self
-
-    def _beat(self) -> None:
-        while not self._stop.wait(HEARTBEAT):
-            if self._holder() != self.token:
-                self.lost.set()
-                return
-            with contextlib.suppress(OSError):
-                os.utime(self.path)
-
-    def _holder(self) -> str:
-        try:
-            return str(json.loads(self.path.read_text())["token"])
-        except (OSError, ValueError, KeyError):
-            return ""
-
-    def release(self) -> None:
-        self._stop.set()
-        if self._holder() == self.token:
-            self.path.unlink(missing_ok=True)
-
-
 class Lab:
     """A folder of runs. Opening it creates it; a folder that cannot be written is refused at once."""
 
@@ -139,7 +106,7 @@ class Lab:
         self.root = Path(root)
 
     def open(self) -> Lab:
-        write_atomic(self.root / ".saccade", b"a saccade lab; see saccade status\n")
+        write_atomic(self.root / MARK, b"a saccade lab; see saccade status\n")
         (self.root / "runs").mkdir(exist_ok=True)
         return self
 
@@ -155,42 +122,74 @@ class Lab:
         except FileNotFoundError:
             return []
 
+    def is_there(self) -> bool:
+        """Whether this is a lab now: the mark that `open` made can be read."""
+        try:
+            return bool((self.root / MARK).read_bytes())
+        except OSError:
+            return False
+
+    def _await(self) -> None:
+        """Wait for a shared folder that has gone away. An empty mount point must not be taken for a new lab."""
+        deadline = time.monotonic() + AWAY
+        while not self.is_there():
+            if time.monotonic() > deadline:
+                raise SaccadeError(
+                    f"the lab {self.root} has gone away; what is finished is in it, and the same command goes on when "
+                    "it is back."
+                )
+            time.sleep(min(0.5, AWAY))
+
+    def _write(self, path: Path, content: bytes) -> None:
+        """As write_atomic, but when the lab goes away meanwhile, again when it is back."""
+        while True:
+            self._await()
+            try:
+                return write_atomic(path, content)
+            except SaccadeError as error:
+                cause = error.__cause__
+                if not isinstance(cause, OSError) or cause.errno not in GONE or self.is_there():
+                    raise
+
     # -- who works on what
 
     def claim(self, run: Run, facts: Mapping[str, Any]) -> Lease | None:
-        """Take the run if nobody alive has it. The short critical section is under one lock of the lab."""
+        """Take the run if nobody alive has it. What was written to its folder before can be seen by now.
+
+        (A client of a shared folder that makes a file there learns what else has changed in it.)
+        """
         folder = self.folder(run.key)
-        with self._lock():
-            folder.mkdir(parents=True, exist_ok=True)
-            if self.holder(run.key):
-                return None
-            if not (folder / "run.json").exists():
-                write_atomic(folder / "run.json", seal({"run": plain(run), "facts": facts}))
-            token = uuid.uuid4().hex
-            body = {
-                "token": token,
-                "host": socket.gethostname(),
-                "pid": os.getpid(),
-                "since": time.time(),
-                "born": _born(os.getpid()),
-            }
-            write_atomic(folder / "lease", json.dumps(body).encode())
-        return Lease(folder / "lease", token).start()
+        taken: Lease | None = None
+        for _ in range(3):  # the folder may be set aside just now
+            self._await()
+            try:
+                folder.mkdir(exist_ok=True)
+                taken = lease.take(folder / "lease", self.is_there)
+                break
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise disk_error(error, folder / "lease") from error
+        if taken is not None and not (folder / "run.json").exists():
+            try:
+                self._write(folder / "run.json", seal({"run": plain(run), "facts": facts}))
+            except SaccadeError:
+                taken.release()
+                raise
+        return taken
+
+    def holds(self, lease: Lease) -> bool:
+        """Whether this lease still counts; waits for a lab that has gone away."""
+        self._await()
+        return lease.held()
 
     def holder(self, key: str) -> dict[str, Any] | None:
         """Who is alive and working on this run."""
         path = self.folder(key) / "lease"
-        try:
-            lease = json.loads(path.read_text())
-            age = time.time() - path.stat().st_mtime
-            if lease["host"] == socket.gethostname():
-                # The process id alone is not enough: ids are used again.
-                alive = lease["born"] is not None and _born(int(lease["pid"])) == lease["born"]
-            else:
-                alive = age < DEAD_AFTER
-        except (OSError, ValueError, KeyError, TypeError):
-            return None  # no lease, or one that says nothing
-        return dict(lease) if alive else None
+        sight = lease.look(path)
+        if sight is None or not lease.alive(path, sight):
+            return None
+        return sight.body or {"host": "unknown"}
 
     @contextlib.contextmanager
     def _lock(self) -> Iterator[None]:
@@ -212,6 +211,7 @@ class Lab:
 
     def log(self, key: str, event: Mapping[str, Any]) -> None:
         path = self.folder(key) / "log.jsonl"
+        self._await()
         try:
             with open(path, "a") as out:
                 out.write(json.dumps({"time": round(time.time(), 3), **event}) + "\n")
@@ -219,7 +219,7 @@ class Lab:
             raise disk_error(error, path) from error
 
     def save_state(self, key: str, state: bytes) -> None:
-        write_atomic(self.folder(key) / "state.sealed", _sha(state).encode() + b"\n" + state)
+        self._write(self.folder(key) / "state.sealed", _sha(state).encode() + b"\n" + state)
 
     def load_state(self, key: str) -> bytes | None:
         path = self.folder(key) / "state.sealed"
@@ -234,9 +234,9 @@ class Lab:
         """Weights first, then the mark: a run is done when and only when done.json is there."""
         files = {}
         if weights is not None:
-            write_atomic(self.folder(key) / "weights.safetensors", weights)
+            self._write(self.folder(key) / "weights.safetensors", weights)
             files["weights.safetensors"] = _sha(weights)
-        write_atomic(self.folder(key) / "done.json", seal({**outcome, "files": files}))
+        self._write(self.folder(key) / "done.json", seal({**outcome, "files": files}))
         (self.folder(key) / "state.sealed").unlink(missing_ok=True)
 
     def weights(self, key: str) -> bytes:
@@ -262,9 +262,9 @@ class Lab:
             "rows": list(rows),
         }
         if each is not None:
-            write_atomic(self.folder(key) / "each" / f"{probe.key}.npz", each)
+            self._write(self.folder(key) / "each" / f"{probe.key}.npz", each)
             document["each"] = _sha(each)
-        write_atomic(self.folder(key) / "rows" / f"{probe.key}.json", seal(document))
+        self._write(self.folder(key) / "rows" / f"{probe.key}.json", seal(document))
 
     def rows(self, key: str, probe: Probe) -> dict[str, Any] | None:
         path = self.folder(key) / "rows" / f"{probe.key}.json"
@@ -348,7 +348,7 @@ class Lab:
             for path in sorted((other.folder(key) / kind).glob("*")):
                 target = self.folder(key) / kind / path.name
                 if not target.exists():
-                    write_atomic(target, path.read_bytes())
+                    self._write(target, path.read_bytes())
 
     def prune(self, dry_run: bool = False) -> dict[str, int]:
         """Remove what is never read again: folders set aside, leftovers of killed writers. Bytes by path."""
@@ -386,22 +386,3 @@ def locked(path: Path) -> Iterator[None]:
     with handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
-
-
-def _born(pid: int) -> float | None:
-    """When a process started, in clock ticks since boot; None when there is no such process."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-        fields = text.rpartition(")")[2].split()
-        return None if fields[0] == "Z" else float(fields[19])
-    except (OSError, IndexError, ValueError):
-        pass
-    if Path("/proc/self/stat").exists():
-        return None
-    try:  # no /proc (macOS): existence is all that can be had
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return None
-    except PermissionError:
-        pass
-    return 0.0

@@ -24,10 +24,12 @@ import torch
 from saccade import models, registry
 from saccade.data.fetch.sets import SETS
 from saccade.data.images import Source
+from saccade.lab.launch import parse_task
+from saccade.lab.lease import Lease
 from saccade.lab.plan import TRAINING, sets_of
-from saccade.lab.store import Lab, Lease
+from saccade.lab.store import Lab
 from saccade.layers import kernels
-from saccade.spec import Probe, Run, SaccadeError, Settings, Task, plain
+from saccade.spec import Run, SaccadeError, Task, plain
 from saccade.subjects.subject import Subject
 from saccade.training import cost, distributed
 from saccade.training.lockstep import Grouped
@@ -53,8 +55,8 @@ def perform(
         if done is None or (retry and done["outcome"] == "failed"):
             yield from _train(lab, task.run, device, lease, stopping)
             done = lab.done(key)
-        if done is None:
-            yield {"event": "stopped"}
+        if done is None:  # not asked to stop: then another machine took the run for abandoned, and goes on with it
+            yield {"event": "stopped" if stopping() else "busy"}
             return
         if done["outcome"] == "finished":
             yield from _measure(lab, task, device, stopping)
@@ -141,7 +143,8 @@ class Diary:
         elif isinstance(event, Watch):
             self.lab.log(key, {"event": "watch", **plain(event)})
         elif isinstance(event, Done):
-            _finish(self.lab, self.run, event)
+            if self.lab.holds(self.lease):
+                _finish(self.lab, self.run, event)
             self.over = True
         else:
             now, self.over = time.monotonic(), self.stopping()
@@ -224,11 +227,6 @@ def environment(run: Run, device: str) -> dict[str, Any]:
             if name in SETS
         },
     }
-
-
-def parse_task(values: Mapping[str, Any]) -> Task:
-    probes = tuple(Probe(p["name"], Settings(p["settings"])) for p in values["probes"])
-    return Task(Run.parse(values["run"]), probes, values["arm"])
 
 
 def follow() -> None:
