@@ -10,7 +10,7 @@ ROOT = Path(__file__).parent.parent / "src" / "saccade"
 # Bottom to top. A module may import from its own row's left neighbours and from every row below.
 ORDER = [
     ["spec"],
-    ["registry", "lab.table", "stats", "lab.store"],
+    ["registry", "lab.table", "stats", "lab.lease", "lab.store"],
     ["report.figures", "subjects.scores"],
     ["report.axes", "report.draw", "study", "cli.terminal"],
     ["studies", "report.writers", "lab.launch"],

@@ -10,6 +10,7 @@ missing, and a folder may be listed late.
   write into its successor's lease that way.
 - Whoever looks remembers when, by his own clock, he saw the counter move last. Still for DEAD_AFTER seconds: dead.
 - A dead process of this machine is known at once.
+- A dead lease is taken away by whoever made the one link that is named after it.
 
 A holder that was taken for dead and was not (its machine slept) sees another's lease at its next beat, and stops.
 """
@@ -19,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import hashlib
 import json
 import os
 import socket
@@ -99,10 +101,8 @@ def take(path: Path, there: Callable[[], bool] = lambda: True) -> Lease | None:
     """The lease at this path if nobody alive has it. Its folder must exist."""
     for _ in range(3):
         sight = look(path)
-        if sight is not None:
-            if alive(path, sight):
-                return None
-            _bury(path, sight.token)
+        if sight is not None and (alive(path, sight) or not _bury(path, sight)):
+            return None
         lease = _link(path, there)
         if lease is not None:
             return lease.start()
@@ -196,27 +196,45 @@ def _token(path: Path) -> str:
 
 
 def _open(path: Path, token: str, offset: int, there: Callable[[], bool]) -> Lease | None:
-    """Opened by its own name, and looked at again: somebody with an old view may have buried it."""
+    """Opened by its own name, and read again through the handle that is kept."""
     try:
         handle = os.open(path, os.O_RDWR)
     except OSError:
         return None
-    if _token(path) == token:
+    if token.encode() in os.pread(handle, offset, 0):
         return Lease(path, token, handle, offset, there)
     os.close(handle)
     return None
 
 
-def _bury(path: Path, token: str) -> None:
-    """Take a dead lease away. If it was another one by now, it is put back."""
+def _bury(path: Path, sight: Sight) -> bool:
+    """Take a dead lease away. Who may do so is settled by a link that names the dead one, so that none is taken away
+    by somebody who looked a moment ago and means its predecessor."""
+    right = path.with_name(f".lease.{hashlib.sha256(sight.token.encode()).hexdigest()[:32]}.tmp")
     grave = path.with_name(f".lease.{uuid.uuid4().hex}.tmp")
-    with contextlib.suppress(OSError):
+    try:
+        os.link(path, right)
+    except FileExistsError:
+        taken = look(right)
+        if taken is not None and not alive(right, Sight({"token": "right", "host": "any"}, taken.beat)):
+            right.unlink(missing_ok=True)  # whoever had it is dead as well
+        return False
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+    try:
+        now = look(path)
+        if now is None or now.token != sight.token:
+            return now is None
         os.rename(path, grave)
-        sight = look(grave)
-        if sight is not None and sight.token != token:
-            with contextlib.suppress(OSError):
-                os.link(grave, path)
         grave.unlink()
+    except FileNotFoundError:
+        pass
+    finally:
+        right.unlink(missing_ok=True)
+    return True
 
 
 @functools.cache
