@@ -298,8 +298,8 @@ def pooling_helps(table: Table) -> Evidence:
     concluded="conjecture",
     left_open=True,
     needs="large",
-    tested="gain in accuracy from augmentation, mean over translation 4, rotation 20, scale 0.75 at x=64, MHA minus CNN "
-    "is above 0",
+    tested="gain in accuracy from augmentation, mean over translation 4, rotation 20, scale 0.75 at x=64, MHA minus "
+    "CNN is above 0",
     requires=(*BOTH_HIGH, sees("CNN, augmented", HIGH), sees("MHA, augmented", HIGH)),
     small=SMALL,
 )
