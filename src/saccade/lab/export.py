@@ -1,7 +1,7 @@
 """Finished runs as one compact file: specification, rows and curves, registration; no weights, no per-image outcomes.
 
-A line of JSON per run, compressed with xz, with a checksum of all lines at its end. An imported lab re-draws every figure
-and re-judges every claim without training. The file names no paths, so that nothing outside the lab can be written.
+A line of JSON per run, compressed with xz, with a checksum of all lines at its end. An imported lab draws every figure
+and judges every claim again without training. The file names no paths, so that nothing outside the lab can be written.
 """
 
 from __future__ import annotations

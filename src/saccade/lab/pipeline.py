@@ -69,7 +69,7 @@ class Seeds:
 
 
 def with_seeds(tasks: Sequence[Task], n: int, arms: Sequence[str] = ()) -> tuple[Task, ...]:
-    """The same design with seeds 0 to n - 1, for the arms named or for all. A new seed is asked what the last one is."""
+    """The same design with seeds 0 to n - 1, for the arms named or for all. A new seed gets the last one's probes."""
     groups: dict[Any, list[Task]] = {}
     for task in tasks:
         groups.setdefault((task.arm, replace(task.run, seed=0)), []).append(task)
@@ -98,7 +98,7 @@ class Session:
 
     @property
     def folder(self) -> Path:
-        """Where its report goes; other choices than the default ones, and parts of a study, get folders of their own."""
+        """Where its report goes; other choices than the default ones, and parts of a study, have their own folders."""
         default = self.chosen == self.study.choose({})
         name = self.scale if default else f"{self.scale}-{digest(self.chosen, 6)}"
         return self.lab.study_folder(self.study.name) / (f"{name}-only-{digest(self.only, 6)}" if self.only else name)
@@ -296,7 +296,8 @@ def run(session: Session, planned: Planned, how: How) -> bool:
 
 def run_until_decided(session: Session, how: How, say: Say) -> Session:
     """Look at 5, 10 and 20 seeds; add seeds only to arms whose claims are open for want of seeds."""
-    began, arms = time.monotonic(), ()
+    began = time.monotonic()
+    arms: tuple[str, ...] = ()
     for n in sequential.LOOKS:
         seeds = replace(session.seeds, looks=(*session.seeds.looks, (n, arms)))
         if any(n == look for look, _ in session.seeds.looks):
