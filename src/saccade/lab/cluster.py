@@ -17,7 +17,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from saccade.data.fetch import sources
 from saccade.lab import launch, plan
 from saccade.lab.launch import Event, parse_task
 from saccade.lab.store import Lab
-from saccade.spec import TRAINING_VERSION, SaccadeError, Task, digest, plain
+from saccade.spec import TRAINING_VERSION, SaccadeError, Task, plain
 
 NAMESPACE = "saccade"
 NODE_LOSSES = 20  # how often a task whose node was lost is tried again: not its fault, unless it ends nodes
@@ -195,17 +195,18 @@ def on_ray(
     jobs: int | None = None,
     need: Need = ANY,
     silence: float = 0.0,
-) -> Iterator[Event]:
+) -> Generator[Event, None, None]:
     """Do all tasks on the cluster that `connect` has joined, and yield what they tell until all have ended.
 
     The first event, `handed over`, says that the cluster has all of them. `name` says which work this is: a second
-    command of that name listens to the first one's supervisor. Leaving the iteration leaves the work running; `cancel`
-    ends it.
+    command of that name listens to the first one's supervisor. Closing the events has the work saved and ended, unless
+    `leave` was called for that name.
     """
+    name = name or uuid.uuid4().hex
     ray, order = _ray(), _order(lab, places[0], plugins, retry, jobs, need, silence)
     left = {t.run.key: t for t in tasks}
     while left:
-        supervisor = _supervisor(order, name or uuid.uuid4().hex, list(left.values()))
+        supervisor = _supervisor(order, name, list(left.values()))
         try:
             yield {"event": "handed over", "task": None}
             for event in _listen(supervisor):
@@ -222,6 +223,18 @@ def on_ray(
                 return  # it was asked to stop
         except ray.exceptions.RayActorError:  # lost with its node: Ray starts it afresh, or it had nothing more to do
             time.sleep(1.0)
+        except GeneratorExit:
+            if name not in _left:
+                cancel(name)
+            raise
+
+
+_left: set[str] = set()  # names of work that goes on without this process
+
+
+def leave(name: str) -> None:
+    """Whoever closes the events of this work leaves it running."""
+    _left.add(name)
 
 
 def cancel(name: str, patience: float = launch.PATIENCE) -> None:
@@ -236,11 +249,6 @@ def cancel(name: str, patience: float = launch.PATIENCE) -> None:
         ray.kill(supervisor)
     except (ValueError, ray.exceptions.RayError):  # there is none, or no more
         return
-
-
-def name_of(folder: Path) -> str:
-    """The name of a study's work, from where its report goes: the same command has the same name."""
-    return f"saccade-{digest(str(folder.resolve()), 16)}"
 
 
 def costs(

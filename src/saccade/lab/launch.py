@@ -18,7 +18,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import IO, Any
 
@@ -154,7 +154,7 @@ def local(
     plugins: Sequence[str] = (),
     retry: bool = False,
     silence: float = 0.0,
-) -> Iterator[Event]:
+) -> Generator[Event, None, None]:
     """Do all tasks on this machine, in the order given. On Ctrl-C the workers save before it is raised on.
 
     A worker that has a task and tells nothing for `silence` seconds is ended as if it had died; 0: never.

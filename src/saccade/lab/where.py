@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from functools import partial
 
-from saccade.cli import terminal
-from saccade.lab import cluster, launch, pipeline, plan
+from saccade.lab import cluster, launch, plan
+from saccade.lab.launch import Event
 from saccade.lab.store import Lab
-from saccade.spec import SaccadeError
+from saccade.spec import SaccadeError, Task, digest
 
 
 class LeftRunning(Exception):
     """The work goes on without this command; the text says how to come back to it."""
+
+
+@dataclass
+class Work:
+    """Work under way: its events, and what becomes of it when the command is interrupted."""
+
+    events: Generator[Event, None, None]
+
+    def interrupted(self) -> None:
+        """Closing the events has the workers save what they have in hand."""
+        self.events.close()
 
 
 @dataclass(frozen=True)
@@ -29,36 +39,58 @@ class Local:
     def share(self, places: Sequence[str], cost: plan.Cost, jobs: int | None) -> list[str]:
         return launch.share(places, cost.memory, jobs)
 
-    def perform(
+    def begin(
         self,
-        session: pipeline.Session,
         todo: plan.Plan,
         cost: plan.Cost,
+        lab: Lab,
         *,
         places: Sequence[str],
         jobs: int | None = None,
         plugins: Sequence[str] = (),
         retry: bool = False,
-        quiet: bool = False,
-    ) -> terminal.Board:
-        work = partial(launch.local, silence=launch.silence_of(cost.seconds.values()))
-        return pipeline.perform(
-            session, todo, cost, places=places, plugins=plugins, retry=retry, quiet=quiet, work=work
+    ) -> Work:
+        return Work(
+            launch.local(
+                plan.longest_first(todo, cost),
+                lab,
+                places=places,
+                plugins=plugins,
+                retry=retry,
+                silence=launch.silence_of(cost.seconds.values()),
+            )
         )
+
+
+BACK = "`saccade status` counts what is done, and the same command shows it again and writes the report."
+
+
+@dataclass
+class WorkOnRay(Work):
+    """`ask` decides whether an interrupted command leaves its work running; a cluster of its own ends with it."""
+
+    name: str
+    ask: Callable[[str], bool]
+
+    def interrupted(self) -> None:
+        if not cluster.is_own() and self.ask("Leave the work running on the cluster?"):
+            cluster.leave(self.name)
+            self.events.close()
+            raise LeftRunning(f"the work goes on on the cluster; {BACK}")
+        self.events.close()
+        cluster.cancel(self.name)
 
 
 @dataclass(frozen=True)
 class OnRay:
-    """A Ray cluster. `detach` leaves the work running; otherwise `ask` decides when this command is interrupted."""
+    """A Ray cluster. `detach` hands the work over and leaves."""
 
     address: str = ""
     detach: bool = False
     ask: Callable[[str], bool] = lambda question: False
 
     def seats(self, device: str, jobs: int | None) -> list[str]:
-        own = cluster.connect(self.address)
-        if own and self.detach:
-            cluster.disconnect()
+        if cluster.connect(self.address) and self.detach:
             raise SaccadeError(
                 "--detach needs a Ray cluster that outlives this command: `ray start --head`, then --on ray:HOST:PORT."
             )
@@ -75,41 +107,43 @@ class OnRay:
     def _need(self, place: str, cost: plan.Cost) -> cluster.Need:
         return cluster.need_of(place, cost.resident, cost.memory, cost.device_memory)
 
-    def perform(
+    def begin(
         self,
-        session: pipeline.Session,
         todo: plan.Plan,
         cost: plan.Cost,
+        lab: Lab,
         *,
         places: Sequence[str],
         jobs: int | None = None,
         plugins: Sequence[str] = (),
         retry: bool = False,
-        quiet: bool = False,
-    ) -> terminal.Board:
-        name = cluster.name_of(session.folder)
-        need, silence = self._need(places[0], cost), launch.silence_of(cost.seconds.values())
-        work = partial(cluster.on_ray, name=name, jobs=jobs, need=need, silence=silence)
-        back = f"`saccade status {session.study.name} --scale {session.scale}` counts; the same command shows it again."
+    ) -> Work:
+        name = name_of(lab, todo.tasks)
+        events = cluster.on_ray(
+            plan.longest_first(todo, cost),
+            lab,
+            places=places,
+            plugins=plugins,
+            retry=retry,
+            name=name,
+            jobs=jobs,
+            need=self._need(places[0], cost),
+            silence=launch.silence_of(cost.seconds.values()),
+        )
         if self.detach:
-            events = work(plan.longest_first(todo, cost), session.lab, places=places, plugins=plugins, retry=retry)
             next(events)  # handed over
-            raise LeftRunning(f"{len(todo.todo)} runs were handed to the cluster; {back}")
-        try:
-            return pipeline.perform(
-                session, todo, cost, places=places, plugins=plugins, retry=retry, quiet=quiet, work=work
-            )
-        except KeyboardInterrupt:
-            if not cluster.is_own() and self.ask("Leave the work running on the cluster?"):
-                raise LeftRunning(f"the work goes on on the cluster; {back}") from None
-            cluster.cancel(name)
-            raise
-        finally:
-            if cluster.is_own():
-                cluster.disconnect()
+            cluster.leave(name)
+            events.close()
+            raise LeftRunning(f"{len(todo.todo)} runs were handed to the cluster; {BACK}")
+        return WorkOnRay(events, name, self.ask)
 
 
 Where = Local | OnRay
+
+
+def name_of(lab: Lab, tasks: Sequence[Task]) -> str:
+    """The name of this work on a cluster: the same command has the same tasks, whatever is finished of them."""
+    return f"saccade-{digest([str(lab.root.resolve()), sorted(t.run.key for t in tasks)], 16)}"
 
 
 def parse(on: str, detach: bool = False, ask: Callable[[str], bool] = lambda question: False) -> Where:
