@@ -424,24 +424,26 @@ def status(
 
 
 def _status(study: str, scale: str, chosen: dict[str, Any], folder: str) -> dict[str, Any]:
-    from saccade.lab import pipeline
-    from saccade.lab.store import Lab, size_of
+    from saccade.lab import index
+    from saccade.lab.store import Lab
 
-    lab = Lab(folder)
+    lab, keys = Lab(folder), None
     if not (lab.root / "runs").is_dir():
         raise SaccadeError(f"no lab at {lab.root}; saccade run STUDY makes one, --lab DIR names another.")
-    keys = [t.run.key for t in pipeline.open_session(study, scale, folder, chosen).tasks] if study else lab.keys()
+    if study:
+        from saccade.lab import pipeline
+
+        keys = [t.run.key for t in pipeline.open_session(study, scale, folder, chosen).tasks]
+    told, size, done = index.status(lab, keys)
+    if done.read >= index.MANY:
+        say(done.sentence())
     counts = dict.fromkeys(("finished", "running", "waiting", *(o for o in Outcome if o is not Outcome.FINISHED)), 0)
-    for key in keys:
-        done = lab.done(key)
-        state = done["outcome"] if done else "running" if lab.holder(key) else "waiting"
-        counts[state] += 1
-    megabytes = size_of(lab.root) / 1e6
     return {
         **({"study": study, "scale": scale} if study else {"lab": str(lab.root)}),
-        "runs": len(keys),
+        "runs": done.runs if keys is None else len(keys),
         **counts,
-        "disk": f"{megabytes:.1f} MB",
+        **told,
+        "disk": f"{size / 1e6:.1f} MB",
     }
 
 

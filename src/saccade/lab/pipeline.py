@@ -16,7 +16,7 @@ from typing import Any
 from saccade import registry
 from saccade.cli import terminal
 from saccade.data.fetch import sources
-from saccade.lab import identity, plan, registration, where
+from saccade.lab import identity, index, plan, registration, where
 from saccade.lab.store import Lab, seal, unseal, write_atomic
 from saccade.lab.table import Table, join
 from saccade.report import document
@@ -430,6 +430,11 @@ class Written:
 
 def write(session: Session, folder: Path | None = None, formats: Sequence[str] = document.AT_ONCE) -> Written:
     """The report in all formats, from whatever rows the lab has."""
+    with index.reading(session.lab) as lab:
+        return _write(replace(session, lab=lab), folder, formats)
+
+
+def _write(session: Session, folder: Path | None, formats: Sequence[str]) -> Written:
     results = session.results()
     if not len(results.whole):
         raise SaccadeError(
