@@ -116,6 +116,20 @@ def test_a_killed_worker_is_replaced_and_its_run_goes_on(nodes, lab, calm):
     assert weights(lab, tasks[:1]) == weights(undisturbed, tasks[:1])
 
 
+def test_a_lost_supervisor_is_started_afresh_and_finds_its_way(nodes, lab, calm):
+    import ray
+
+    undisturbed, tasks = calm
+    seen, killed = [], False
+    for event in cluster.on_ray(tasks[:2], lab, places=["cpu"] * 2, name="lost"):
+        seen.append(event["event"])
+        if (lab.folder(tasks[0].run.key) / "state.sealed").exists() and not killed:
+            ray.kill(ray.get_actor("lost", namespace=cluster.NAMESPACE), no_restart=False)
+            killed = True
+    assert killed and seen.count("handed over") == 2
+    assert weights(lab, tasks[:2]) == weights(undisturbed, tasks[:2])
+
+
 def test_cancelled_work_is_saved_and_goes_on_later(nodes, lab, calm):
     undisturbed, tasks = calm
     events = cluster.on_ray(tasks[:2], lab, places=["cpu"] * 2, name="cancelled")
@@ -152,9 +166,9 @@ def test_a_task_that_never_returns_is_ended_and_marked(nodes, lab, tmp_path):
 
     registry.load_plugin(str(plugin))
     stuck = task(model="hangs")
-    events = do(lab, [stuck, task(1)], plugins=[str(plugin)], silence=2.0)
+    events = do(lab, [stuck, task(1)], plugins=[str(plugin)], silence=15.0)
     failed = next(e for e in events if e["event"] == "failed")
-    assert failed["key"] == stuck.run.key and "no sign of life for 2 s" in failed["reason"]
+    assert failed["key"] == stuck.run.key and "no sign of life for 15 s" in failed["reason"]
     assert [e["event"] for e in events].count("finished") == 1
     assert lab.done(stuck.run.key)["outcome"] == "failed"
 

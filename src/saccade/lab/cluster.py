@@ -86,8 +86,11 @@ class Order:
 
 def _ray() -> Any:
     """Ray, imported where it is needed: it takes half a second."""
+    # It prints what its daemons say to standard output, among a command's results; what matters comes as an event.
+    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".*")
     try:
         import ray
+        import ray.util.scheduling_strategies
     except ImportError:
         raise SaccadeError("--on ray needs Ray: pip install 'saccade[cluster]'.") from None
     return ray
@@ -288,8 +291,18 @@ def _supervisor(order: Order, name: str, tasks: Sequence[Task]) -> Any:
     """The one of this name, started if there is none, with these tasks among its own."""
     ray = _ray()
     life: dict[str, Any] = {} if _own else {"lifetime": "detached", "max_restarts": -1}
+    # Near the command, if it can be: that node was not chosen for being cheap to lose.
+    near = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
+        ray.get_runtime_context().get_node_id(), soft=True
+    )
     kind = ray.remote(Supervisor).options(
-        name=name, namespace=NAMESPACE, get_if_exists=True, num_cpus=0, max_concurrency=8, **life
+        name=name,
+        namespace=NAMESPACE,
+        get_if_exists=True,
+        num_cpus=0,
+        max_concurrency=8,
+        scheduling_strategy=near,
+        **life,
     )
     asked = [plain(t) for t in tasks]
     for _ in range(10):
