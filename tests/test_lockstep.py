@@ -16,8 +16,9 @@ from saccade.layers import stacked
 from saccade.layers.conv_pool import conv_relu_pool
 from saccade.spec import Probe, Recipe, Run, Settings, Task
 from saccade.training import lockstep, loop
+from saccade.training.events import Done, Step, Watch
 from saccade.training.lockstep import Grouped
-from saccade.training.loop import Done, Step, Watch, train, train_together
+from saccade.training.loop import train, train_together
 
 DRAWN = Settings(digits="procedural_digits", scenes="procedural_textures", backgrounds=2)
 
@@ -127,7 +128,7 @@ def test_who_diverges_leaves_and_the_others_go_on():
     nets = [models.build("lenet", seed=seed) for seed in range(3)]
 
     def asking(i):
-        return loop._steps(nets[i], Source(runs[i].data, DRAWN, i), runs[i].recipe, None, loop.ALONE)
+        return loop._loop(nets[i], Source(runs[i].data, DRAWN, i), runs[i].recipe, None, loop.ALONE)
 
     seen, together = collections.Counter(), {}
     for i, event in lockstep.together([asking(i) for i in range(3)]):
