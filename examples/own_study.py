@@ -1,4 +1,4 @@
-"""A study of your own: what to run, what to claim, what that requires. `saccade run examples/own_study.py --scale smoke`.
+"""A study of your own: what to run, what to claim, what that requires.   saccade run examples/own_study.py
 
 Does LeNet read the background less when it meets more of them? The claim holds, does not hold, or stays undecided with
 its reason; nothing else has to be written for seeds, intervals, reports and resuming.

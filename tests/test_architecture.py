@@ -1,4 +1,4 @@
-"""The order of imports as one list; torch-free files stay torch-free; no private name crosses a file; files stay short."""
+"""The order of imports as one list; torch-free files; no private name crosses a file; files stay short."""
 
 import ast
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Every study, one code path: each requirement of each claim fails in turn, and the verdict is undecided with its reason.
+"""Every study, one code path: each requirement of each claim fails in turn; the verdict is undecided with its reason.
 
 The claims' own tests are replaced by one contrast that is clear, so that only the requirements can stop a verdict.
 """
