@@ -1,6 +1,6 @@
 """Power of looking at 5, 10 and 20 seeds against a fixed number: the table in statistics.md, simulated anew.
 
-    python docs/make_power.py
+python docs/make_power.py
 """
 
 from __future__ import annotations
