@@ -60,10 +60,11 @@ def review(study: Study, folder: Path, table: Table, finished: int) -> dict[str,
     for claim in study.claims:
         now = {"declared": declared(claim), "test": _fingerprint(claim)}
         before = known.get(claim.id)
-        if before is None or before["declared"] != now["declared"]:
-            fresh[claim.id] = now
-        elif before["test"] != now["test"] and _moved(claim, before.get("estimate"), rows, table):
-            fresh[claim.id] = now
+        if before is not None and before["declared"] == now["declared"]:
+            rewritten = before["test"] != now["test"]
+            if not rewritten or not _moved(claim, before.get("estimate"), rows, table):
+                continue
+        fresh[claim.id] = now
     if finished == 0 and entries and fresh:
         entries = []  # nothing has been seen: what counts is what is claimed when the runs start
         fresh = {c.id: {"declared": declared(c), "test": _fingerprint(c)} for c in study.claims}
