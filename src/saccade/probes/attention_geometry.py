@@ -41,8 +41,8 @@ def attention_geometry(
 ) -> Iterator[Row]:
     """By layer: entropy, effective pixels, distance, positional share, kinds of heads, and the geometry of centres.
 
-    `model` and `args` say how to build the untrained model that the trained one is compared with. Two ingredients are
-    measured whole: how far the centres have `moved` (tokens) and how much of the attention `varies` from image to image.
+    `model` and `args` say how to build the untrained model that the trained one is compared with. Two ingredients have
+    a number of their own: how far centres have `moved` (tokens), how much of the attention `varies` between images.
     With `show`, seed 0 also keeps maps: of the middle query on the first image and averaged over all n, and averaged
     over queries.
     """
@@ -75,7 +75,7 @@ def attention_geometry(
                 yield _row("centre_moved", float(moved), len(found[0]), state=state, layer=layer)
         if show and data.seed == SHOWN_SEED:
             if state == "trained":
-                yield from _pictures(maps, x)
+                yield from _shown_maps(maps, x)
             yield from drawn_centres(centres[state], state)
 
 
@@ -203,12 +203,12 @@ def _moved_mass(before: Tensor, after: Tensor) -> float:
     return float((after - before).abs().sum(-1).mean() / 2)
 
 
-def _pictures(maps: list[Tensor], x: Tensor) -> Iterator[Row]:
+def _shown_maps(maps: list[Tensor], x: Tensor) -> Iterator[Row]:
     tokens = maps[0].shape[-1]
     side = math.isqrt(tokens)
     query = (side // 2) * side + side // 2
     pixels = tuple((255 * x[0]).round().byte().flatten().tolist())
-    yield _row("looked_at", 0.0, 1, picture=pixels, query=query)
+    yield _row("looked_at", 0.0, 1, image=pixels, query=query)
     for layer, p in enumerate(maps, 1):
         for head in range(p.shape[1]):
             views = {"one": p[0, head, query], "many": p[:, head, query].mean(0), "average": p[0, head].mean(0)}

@@ -76,23 +76,23 @@ class Slip:
     without: str
     base: str
     args: Mapping[str, bool]
-    label: str
+    label: str  # under a bar
 
 
 SLIPS = (
-    Slip(f"{ISO}, additive centre", ISO, ISO, {"additive_centre": True}, "additive centre, isotropic"),
-    Slip(f"{NONISO}, additive centre", NONISO, NONISO, {"additive_centre": True}, "additive centre, non-isotropic"),
-    Slip(f"{CONTENT}, transposed", CONTENT, CONTENT, {"transposed_content": True}, "transposed content"),
-    Slip(f"{VIT}, noise token", VIT, VIT, {"noise_class_token": True}, "noise as class token"),
+    Slip(f"{ISO}, additive centre", ISO, ISO, {"additive_centre": True}, "iso centre"),
+    Slip(f"{NONISO}, additive centre", NONISO, NONISO, {"additive_centre": True}, "non-iso centre"),
+    Slip(f"{CONTENT}, transposed", CONTENT, CONTENT, {"transposed_content": True}, "content flipped"),
+    Slip(f"{VIT}, noise token", VIT, VIT, {"noise_class_token": True}, "ViT noise token"),
     *(
         Slip(
             f"{hierarchical(base)}, {name}",
             hierarchical(base),
             base,
             {"hierarchical": True, option: True},
-            f"{name}, {base} HA",
+            f"{short} {name}",
         )
-        for base in (PAIR, PATCH)
+        for base, short in ((PAIR, "pair"), (PATCH, "patch"))
         for name, option in (("raw attention", "raw_attention"), ("one key map", "one_key_map"))
     ),
 )

@@ -363,7 +363,9 @@ def degenerate(table: Table) -> Evidence:
 )
 def kinds_of_heads(table: Table, *, some: float) -> Evidence:
     single, far = (mean(layers(table, m, LEARNED)) for m in ("single_heads", "far_heads"))
-    tokens = {state: per_seed(math.exp, mean(layers(table, "entropy", LEARNED, state))) for state in ("trained", "start")}
+    tokens = {
+        state: per_seed(math.exp, mean(layers(table, "entropy", LEARNED, state))) for state in ("trained", "start")
+    }
     return stats.all_of(
         stats.above(single, some, unit="share of heads", note="a single token"),
         stats.above(far, some, unit="share of heads", note="far"),
@@ -507,8 +509,8 @@ def content_catches_up(table: Table) -> Evidence:
     paper="entropy(last two layers) << entropy(first layers)",
     concluded="observed",
     needs="large",
-    tested="heads of the layers before look at more than {times} times as many tokens (exp of the mean entropy) as those "
-    "of the last two",
+    tested="heads of the layers before look at more than {times} times as many tokens (exp of the mean entropy) as "
+    "those of the last two",
     requires=(*trained(CONTENT), follows_content(CONTENT)),
     times=2.0,
 )

@@ -136,9 +136,7 @@ def milliseconds(table: Table, family: str, form: str, size: str) -> Series:
 
 def time_ratio(table: Table, family: str, size: str) -> Series:
     """HA over SA, per seed: the two were timed in turns."""
-    return per_seed(
-        lambda ha, sa: ha / sa, *(milliseconds(table, family, form, size) for form in ("HA", "SA"))
-    )
+    return per_seed(lambda ha, sa: ha / sa, *(milliseconds(table, family, form, size) for form in ("HA", "SA")))
 
 
 def timed_size(table: Table) -> str:
