@@ -512,7 +512,7 @@ def test_grids_of_maps_and_centres_end_with_their_key():
         for h in (1, 2)
     ]
     grid = figures.fig8_maps.make(Table(tuple(cells)))
-    assert grid.row_labels[-1] == "attention, times an even look" and grid.images[-1][0].caption == "0 to 8"
+    assert grid.row_labels[-1] == "0 to 8 times an even look" and grid.images[-1][0] is not None
     gaussian = {
         "metric": "head_centre",
         "arm": ISO,
@@ -522,7 +522,7 @@ def test_grids_of_maps_and_centres_end_with_their_key():
         "value": 0,
     }
     grid = figures.fig2a_centres.make(Table(tuple({**gaussian, "layer": i} for i in (1, 2, 3))))
-    assert [p.caption for p in grid.images[-1] if p] == ["heads 1 to 9", "side: 12 tokens"]
+    assert grid.row_labels == ("untrained", "key: heads 1 to 9; 12 x 12 tokens") and grid.images[-1][1] is not None
 
 
 # -- end to end

@@ -47,7 +47,7 @@ def inference_time(
 
 
 def alternate(nets: Sequence[nn.Module], x: Tensor, repeats: int) -> list[list[float]]:
-    """Seconds of each net's answers, taken in turns."""
+    """Seconds of each model's answers, taken in turns."""
     found: list[list[float]] = [[] for _ in nets]
     with torch.no_grad():
         for net in nets:

@@ -90,10 +90,13 @@ SLIPS = (
             hierarchical(base),
             base,
             {"hierarchical": True, option: True},
-            f"{short} {name}",
+            f"{short} {label}",
         )
         for base, short in ((PAIR, "pair"), (PATCH, "patch"))
-        for name, option in (("raw attention", "raw_attention"), ("one key map", "one_key_map"))
+        for name, option, label in (
+            ("raw attention", "raw_attention", "raw"),
+            ("one key map", "one_key_map", "one key"),
+        )
     ),
 )
 

@@ -210,12 +210,10 @@ def centres(table: Table, arm: str) -> ImageGrid:
         ]
         for s in order
     ]
-    blank = [""] * (depth - 2)
     return figures.image_grid(
         [*grid, [_head_key(), _token_key(), *([None] * (depth - 2))]],
-        rows=[*order, "key"],
+        rows=["untrained" if s == "start" else s for s in order] + ["key: heads 1 to 9; 12 x 12 tokens"],
         columns=[f"layer {i}" for i in range(1, depth + 1)],
-        captions=[*([""] * depth for _ in order), ["heads 1 to 9", "side: 12 tokens", *blank]],
         note="One colour per head, in the key row by row. Solid: half of its attention inside; dotted: nine tenths. "
         f"Lines are the borders of tokens, up to {REACH:g} from the query (filled). Seed 0.",
     )
@@ -308,12 +306,10 @@ def maps(table: Table, arms: Sequence[str], view: str, note: str = "", by: str =
     if not grid:
         raise TooFewSeeds(0)
     across = max(map(len, grid))
-    words = ["", *[""] * (across - 1)]
     return figures.image_grid(
         [*grid, [_ramp(), *([None] * (across - 1))]],
-        rows=[*labels, "attention, times an even look"],
+        rows=[*labels, f"0 to {BRIGHT:g} times an even look"],
         columns=[f"head {i + 1}" for i in range(across)],
-        captions=[*(words for _ in grid), [f"0 to {BRIGHT:g}", *words[1:]]],
         note=f"{note} Warm: attention; blue: the image; frame: the query. Seed 0.".strip(),
     )
 
@@ -348,7 +344,7 @@ def _warm(share: np.ndarray) -> np.ndarray:
 def _ramp() -> np.ndarray:
     import numpy as np
 
-    return _warm(np.tile(np.linspace(0, 1, SHOWN), (SHOWN // 4, 1)))
+    return _warm(np.tile(np.linspace(0, 1, SHOWN), (SHOWN, 1)))
 
 
 def _enlarged(grid: np.ndarray) -> np.ndarray:
@@ -456,7 +452,7 @@ def slips(table: Table) -> FigureData:
         tuple(found),
         (line("with − without", dict(enumerate(found.values())), family="attention"),),
         "",
-        "accuracy, with − without (points)",
+        "accuracy, with − without",
         False,
         True,
         note="Paired by seed. Centre: the second centre of a Gaussian added where it should multiply; flipped: content "
@@ -477,7 +473,7 @@ def train_mode(table: Table) -> FigureData:
         tuple(found),
         (line("training mode − evaluation", dict(enumerate(found.values())), family="attention"),),
         "",
-        "accuracy, with − without (points)",
+        "accuracy, with − without",
         False,
         True,
         note="Paired by seed. In training mode batch norms use and learn from the test images, as published.",
