@@ -97,8 +97,9 @@ def test_torch_free_files_load_no_torch():
 def test_files_are_readable_alone():
     wrong = []
     for name, path in modules():
-        if len(path.read_text(encoding="utf-8").splitlines()) > 600:
-            wrong.append(f"{name} has more than 600 lines")
+        most = 1000 if name.endswith(".claims") else 600  # claims are declared values, one after another
+        if len(path.read_text(encoding="utf-8").splitlines()) > most:
+            wrong.append(f"{name} has more than {most} lines")
         if name.rpartition(".")[2] in {"utils", "util", "helpers", "common", "misc"}:
             wrong.append(f"{name} is a drawer for everything")
         for imported in imports(path):
