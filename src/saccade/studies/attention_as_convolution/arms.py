@@ -124,7 +124,12 @@ CHOICES = (
     Choice("batch", 0, (), "images per step; 0 takes the scale's own, and Table 4's at paper scale"),
     Choice("images", 0, (), "training images seen by every arm; 0 takes the scale's own"),
     Choice("p", -1, (), "distinct training images; -1 takes the scale's own, 0 all but the held-out ones"),
-    Choice("augment", "crop_flip", ("crop_flip", "crop", "flip", "none"), "of the training images"),
+    Choice(
+        "augment",
+        "scale",
+        ("scale", "crop_flip", "crop", "flip", "none"),
+        "of the training images; scale takes crop_flip, the report's, at paper scale and flip below",
+    ),
     Choice("photos", "cifar10", ("cifar10", "procedural_textures"), "the image set"),
 )
 
@@ -389,11 +394,19 @@ def _run(arm: Arm, scale: Scale, chosen: Settings, seed: int) -> Run:
     data = {
         "of": chosen["photos"],
         "p": _images(arm, scale, chosen),
-        "augment": chosen["augment"],
+        "augment": _augment(scale) if chosen["augment"] == "scale" else chosen["augment"],
         "hold_out": scale(smoke=100, small=5000, large=5000, paper=5000),
     }
     how = _table4(arm, chosen) if scale.name == "paper" else _recipe(arm, scale, chosen)
     return Run(model, "photos", how, seed, Settings({**args, **arm.args}), Settings(data))
+
+
+def _augment(scale: Scale) -> str:
+    """Few epochs need no shifts, which give every patch of 4x4 pixels another content.
+
+    Isotropic heads after 20 000 images (batch 16, lr 0.0015, seed 1000), held-out images: 44.7 %; with shifts 38.8 %.
+    """
+    return str(scale(smoke="flip", small="flip", large="flip", paper="crop_flip"))
 
 
 def _images(arm: Arm, scale: Scale, chosen: Settings) -> int:
@@ -410,7 +423,7 @@ def _recipe(arm: Arm, scale: Scale, chosen: Settings) -> Recipe:
     if chosen["optimizer"] == "sgd":
         how = {"optimizer": "sgd", "lr": chosen["lr"] or 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 1e-4}
     return Recipe(
-        images=chosen["images"] or scale(smoke=64, small=12_000, large=100_000 if alone else 300_000, paper=0),
+        images=chosen["images"] or scale(smoke=64, small=12_000, large=80_000 if alone else 240_000, paper=0),
         batch=chosen["batch"] or scale(smoke=16, small=32, large=64, paper=0),
         schedule="one_cycle",
         watch=0,

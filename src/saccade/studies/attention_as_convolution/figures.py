@@ -105,7 +105,7 @@ def fig1_training(table: Table) -> FigureData:
         False,
         True,
         "Held-out images where they were looked at often, else batches before they were learned from (mean over about "
-        f"{measures.SMOOTH:,} images): below paper scale an image is seen a few times at most, each time moved anew.",
+        f"{measures.SMOOTH:,} images): below paper scale an image is seen a few times at most.",
     )
 
 
