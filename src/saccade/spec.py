@@ -196,6 +196,8 @@ class Run:
     model_args: Settings = field(default_factory=Settings)
     data_args: Settings = field(default_factory=Settings)
     version: int = TRAINING_VERSION
+    code: str = ""  # fingerprint of model and data code from outside the package
+    content: str = ""  # fingerprint of data in a user's folder
 
     @property
     def key(self) -> str:
@@ -203,9 +205,9 @@ class Run:
 
         So a changed default is a changed meaning, and needs a new TRAINING_VERSION.
         """
-        return digest(
-            [self.version, self.model, self.model_args, self.data, self.data_args, self.seed, self.recipe.essence()]
-        )
+        outside = [{"code": self.code, "content": self.content}] if self.code or self.content else []
+        named = [self.version, self.model, self.model_args, self.data, self.data_args, self.seed]
+        return digest([*named, self.recipe.essence(), *outside])
 
     @staticmethod
     def parse(values: Mapping[str, Any]) -> Run:
@@ -218,6 +220,8 @@ class Run:
             model_args=Settings(values["model_args"]),
             data_args=Settings(values["data_args"]),
             version=values["version"],
+            code=values.get("code", ""),
+            content=values.get("content", ""),
         )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from saccade import registry
 from saccade.cli import terminal
 from saccade.data.fetch import sources
-from saccade.lab import launch, plan, registration
+from saccade.lab import identity, launch, plan, registration
 from saccade.lab.store import Lab, seal, unseal, write_atomic
 from saccade.lab.table import Table, join
 from saccade.report import document
@@ -123,7 +123,7 @@ class Session:
         own = {t.run.key for t in self.tasks}
         tables = [self.table()]
         for scale in SCALES:
-            others = [t for t in self.study.tasks(Scale(scale), self.chosen) if t.run.key not in own]
+            others = [t for t in identity.identify(self.study.tasks(Scale(scale), self.chosen)) if t.run.key not in own]
             tables.append(plan.table_of(self.lab, [t for t in others if self.lab.done(t.run.key) is not None]))
         return join(tables)
 
@@ -168,6 +168,7 @@ def open_session(
     for task in tasks:
         registry.check_args("model", task.run.model, task.run.model_args)
         registry.check_args("data", task.run.data, task.run.data_args)
+    tasks = identity.identify(tasks)
     session = Session(study, scale, chosen, Lab(lab), tasks, only=only)
     asked = _read_seeds(session)
     if seeds is not None:
@@ -220,6 +221,8 @@ def prepare(lab: Lab, tasks: Sequence[Task], how: How, say: Say = lambda _: None
         )
     for key, files in found.damaged.items():
         say(f"run {key}: {', '.join(files)} damaged; set aside to {lab.set_aside(key, 'damaged')}")
+    for why in found.changed:
+        say(f"{why}: trained again")
     for key, why in found.stale.items():
         say(f"run {key} is stale ({why}); set aside to {lab.set_aside(key, 'stale')} and done again")
     if found.damaged or found.stale:
@@ -277,8 +280,8 @@ def perform(lab: Lab, planned: Planned, how: How) -> bool:
 
 def train(lab: Lab, tasks: Sequence[Task], how: How) -> Table:
     """Do these tasks and return their rows; what the lab already has is not repeated."""
-    say = terminal.printer(how.quiet)
-    planned = plan_work(lab, tasks, how, say)
+    tasks = identity.identify(tasks)
+    planned = plan_work(lab, tasks, how, terminal.printer(how.quiet))
     if planned.todo.todo:
         perform(lab, planned, how)
     return plan.table_of(lab, tasks)

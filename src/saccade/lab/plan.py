@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import platform
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
 from saccade import registry
-from saccade.lab import launch
+from saccade.lab import identity, launch
 from saccade.lab.store import Lab, seal, unseal, write_atomic
 from saccade.lab.table import Record, Table, gap, record
-from saccade.spec import MILESTONES, DamagedFile, Outcome, Probe, Run, Task, digest
+from saccade.spec import MILESTONES, DamagedFile, Outcome, Probe, Run, SaccadeError, Task, digest
 
 TRAINING = Probe("training")  # the name under which a run's own curve and size are kept as rows
 
@@ -26,6 +27,7 @@ class Plan:
     complete: tuple[Task, ...]
     failed: tuple[Task, ...]  # failed earlier; tried again on request only
     stale: Mapping[str, str]  # key -> why its results no longer count
+    changed: tuple[str, ...]  # sentences on code or data from outside that are not what they were
     damaged: Mapping[str, list[str]]  # key -> files
 
     @property
@@ -63,8 +65,21 @@ def examine(lab: Lab, tasks: Sequence[Task], retry: bool = False) -> Plan:
         tuple(parts["complete"]),
         tuple(parts["failed"]),
         stale,
+        _changed(lab, parts["train"]),
         damaged,
     )
+
+
+def _changed(lab: Lab, tasks: Sequence[Task]) -> tuple[str, ...]:
+    """One sentence per model and data set whose code or folder is not what it was in earlier runs of this lab."""
+    outside = [t.run for t in tasks if t.run.code or t.run.content]
+    if not outside:
+        return ()
+    earlier = []
+    for key in lab.keys():  # noqa: SIM118 - a Lab is no mapping
+        with contextlib.suppress(SaccadeError, KeyError, TypeError, OSError):
+            earlier.append(lab.run(key))
+    return tuple(dict.fromkeys(why for run in outside if (why := identity.changed_since(run, earlier))))
 
 
 def _stale(lab: Lab, task: Task, done: Mapping[str, Any]) -> str:
@@ -88,7 +103,11 @@ def unmeasured(lab: Lab, task: Task, share: float = 1.0) -> list[Probe]:
     for probe in task.probes:
         card = registry.card("probe", probe.name)
         have = lab.rows(task.run.key, probe, share)
-        if (share == 1 or card.extra.get("milestones", True)) and (have is None or have["version"] != card.version):
+        current = have is not None and (have["version"], have.get("outside", "")) == (
+            card.version,
+            identity.of_probe(probe),
+        )
+        if (share == 1 or card.extra.get("milestones", True)) and not current:
             missing.append(probe)
     return missing
 

@@ -290,12 +290,14 @@ class Lab:
         rows: Iterable[Mapping[str, Any]],
         each: bytes | None = None,
         share: float = 1.0,
+        outside: str = "",
     ) -> None:
         document: dict[str, Any] = {
             "probe": probe.name,
             "settings": plain(probe.settings),
             "version": version,
             "rows": list(rows),
+            **({"outside": outside} if outside else {}),
         }
         if each is not None:
             write_atomic(self.folder(key) / "each" / f"{probe.key}.npz", each)

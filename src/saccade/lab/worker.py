@@ -24,7 +24,7 @@ import torch
 from saccade import models, registry
 from saccade.data.fetch.sets import SETS
 from saccade.data.images import Source
-from saccade.lab import origin
+from saccade.lab import identity, origin
 from saccade.lab.plan import TRAINING, sets_of, unmeasured
 from saccade.lab.store import Lab, Lease
 from saccade.layers import kernels
@@ -192,7 +192,8 @@ def _measure(lab: Lab, task: Task, device: str, stopping: Callable[[], bool]) ->
             rows = list(registry.find("probe", probe.name)(subject, data, **probe.settings))
             stored = [{"metric": r.metric, "value": float(r.value), "n": r.n, "at": plain(r.at)} for r in rows]
             each = _pack_outcomes(rows) if share == 1 else None  # of a milestone only the numbers are kept
-            lab.put_rows(task.run.key, probe, registry.card("probe", probe.name).version, stored, each, share)
+            version, outside = registry.card("probe", probe.name).version, identity.of_probe(probe)
+            lab.put_rows(task.run.key, probe, version, stored, each, share, outside)
 
 
 def _pack_outcomes(rows: Sequence[Row]) -> bytes | None:
@@ -218,6 +219,7 @@ def environment(run: Run, device: str) -> dict[str, Any]:
     return {
         "versions": {kind: registry.card(kind, getattr(run, kind)).version for kind in ("model", "data")},
         **origin.software(),
+        "outside": identity.described(run),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": np.__version__,
