@@ -90,7 +90,7 @@ DIFFERS = (
         DEEP,
     ),
     Difference(
-        "every run ends when its training error is unchanged over 10 epochs, 400 steps at least (20 epochs at paper "
+        "every run ends when its training error is unchanged over 5 epochs, 300 steps at least (20 and 400 at paper "
         "scale), because training starts on a plateau, or after 200 · √(1024 / p) epochs, the same for all models of a "
         "comparison; the report's limits in time and steps are not given"
     ),
