@@ -172,7 +172,7 @@ def sizes(scale: Scale, kind: str) -> tuple[int, ...]:
 
 def deep_dim(scale: Scale) -> int:
     """The dimension of ViTs with several layers; at 128 they would take large scale over its two hours."""
-    return int(scale(smoke=64, small=64, large=64, paper=128))
+    return int(scale(smoke=128, small=64, large=64, paper=128))
 
 
 def maps_p(scale: Scale) -> int:

@@ -397,9 +397,10 @@ def _with_key(grid: list[list[Any]], labels: Sequence[str], columns: Sequence[st
     import numpy as np
 
     across = len(columns)
-    steps = [BRIGHT * i / max(1, min(across, 6) - 1) for i in range(min(across, 6))]
-    patches = [heat(np.full((8, 8), level / 64)) for level in steps] + [None] * (across - len(steps))
-    captions = [[""] * across for _ in grid] + [[f"{level:.2g}" for level in steps] + [""] * (across - len(steps))]
+    levels = sorted((0, BRIGHT, 1, 3, 2, 4)[:across])
+    rest = across - len(levels)
+    patches = [*(heat(np.full((8, 8), level / 64)) for level in levels), *[None] * rest]
+    captions = [[""] * across for _ in grid] + [[f"{level:g}" for level in levels] + [""] * rest]
     return figures.image_grid(
         [*grid, patches], rows=[*labels, "key: times an even look"], columns=columns, captions=captions, note=note
     )
