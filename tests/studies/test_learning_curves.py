@@ -55,7 +55,7 @@ def test_arms_on_the_same_points_have_one_cap_and_one_stopping_rule(scale):
     for task in planned(scale):
         if EARLY not in task.arm:
             recipe = task.run.recipe
-            rule = (recipe.images, recipe.batch, recipe.settle, recipe.max_seconds)
+            rule = (recipe.images, recipe.settle, recipe.max_seconds)
             rules.setdefault(task.run.data_args["p"], set()).add(rule)
     assert all(len(found) == 1 for found in rules.values())
 
@@ -64,7 +64,7 @@ def test_the_stopping_rule_looks_back_further_than_the_first_plateau():
     for task in planned("large") + planned("paper"):
         recipe = task.run.recipe
         if EARLY not in task.arm:
-            assert recipe.settle * (task.run.data_args["p"] // recipe.batch) >= arms.WINDOW
+            assert recipe.settle * (task.run.data_args["p"] // arms.BATCH) >= arms.WINDOW
 
 
 def test_accuracy_is_measured_on_the_whole_test_set_from_small_upwards():
