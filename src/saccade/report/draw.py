@@ -324,12 +324,19 @@ def _bars(data: figures.Bars) -> Figure:
     if span is None:
         _nothing(ax)
         return figure
-    wide = 0.8 / len(data.lines)
-    places = [((i - (len(data.lines) - 1) / 2) * wide, line) for i, line in enumerate(data.lines)]
+    # Bars of one category stand side by side around its middle; a line that has none there takes no room.
+    members = {x: [line.label for line in data.lines if x in line.x] for x in range(len(data.categories))}
+    wide = 0.8 / max(1, *map(len, members.values()))
+
+    def middle(x: float, label: str) -> float:
+        here = members[int(x)]
+        return x + (here.index(label) - (len(here) - 1) / 2) * wide if label in here else x
+
+    owners = {line.label: line for line in data.lines}
     if data.y_log:
         axes.logarithmic(ax.yaxis)
-    for at, line in places:
-        xs, ink = [x + at for x in line.x], colour(line.family, line.shade)
+    for line in data.lines:
+        xs, ink = [middle(x, line.label) for x in line.x], colour(line.family, line.shade)
         if not data.y_log:  # on a logarithmic axis a bar's length means nothing
             ax.bar(
                 xs,
@@ -345,8 +352,7 @@ def _bars(data: figures.Bars) -> Figure:
             alone = replace(line, x=(x,), estimates=(e,), seeds=(seeds,), dash="solid")
             _line(ax, alone, k, ax.transData, span, crowded=False, aside=6)
     for mark in data.marks:
-        at, owner = next((p for p in places if p[1].label == mark.line), (0.0, None))
-        _mark(ax, mark, mark.x + at, k, ax.transData, owner)
+        _mark(ax, mark, middle(mark.x, mark.line), k, ax.transData, owners.get(mark.line))
     if span[0] < 0 < span[1]:
         ax.axhline(0, color=MUTED, lw=0.7, zorder=2)
     ax.set_xlim(-0.55, len(data.categories) - 0.45)

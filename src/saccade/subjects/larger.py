@@ -28,6 +28,6 @@ def reads(model: nn.Module, side: int) -> nn.Module:
         token, grid = larger.positions[:, :extra], larger.positions[:, extra:]
         old = math.isqrt(grid.shape[1])
         grid = rearrange(grid, "n (h w) c -> n c h w", h=old)
-        grid = F.interpolate(grid, size=(side // larger.embed.patch,) * 2, mode="bicubic", align_corners=False)
+        grid = F.interpolate(grid, size=(side // larger.embed.patch,) * 2, mode="bilinear", align_corners=False)
         larger.positions = nn.Parameter(torch.cat([token, rearrange(grid, "n c h w -> n (h w) c")], 1).detach())
     return larger
