@@ -164,8 +164,8 @@ def corner(cell, base=0.55):
     return base + sum(EFFECTS[s] for s in SWITCHES if cell.on(s))
 
 
-def invented(scores=SCORES, corners=corner, *, seeds=6, noise=0.002, clutter=0.3, plain=0.5, use=0.5, shift=None):
-    """Rows of a large run. Matching and objects follow accuracy; `shift` adds to an arm's accuracy, as at a milestone."""
+def invented(scores=SCORES, corners=corner, *, seeds=6, noise=0.002, clutter=0.3, use=0.5, shift=None):
+    """Rows of a large run. Matching and objects follow accuracy; `shift` adds to an arm's, as at a milestone."""
     r, rows = np.random.default_rng(0), []
     every = {arm: (level, {}) for arm, level in scores.items()}
     every |= {
@@ -187,7 +187,7 @@ def invented(scores=SCORES, corners=corner, *, seeds=6, noise=0.002, clutter=0.3
             here += [
                 ("native_object_accuracy", 0.1 + share * (a - 0.1), {"canvas": c, "backdrop": b, "plain": b == "plain"})
                 for c in (48, 64)
-                for b, share in (("plain", plain), ("procedural_textures", clutter))
+                for b, share in (("plain", 0.5), ("procedural_textures", clutter))
             ]
             here += [("shuffled_accuracy", 0.1 + (a - 0.1) / g, {"grid": g}) for g in (1, 2, 4)]
             slow = -0.2 if arm == DYNAMIC else 0.0
@@ -246,19 +246,15 @@ def test_attention_that_is_not_in_use_carries_no_bias():
     assert verdicts(invented(use=0.01))["E-C1"].reason is Reason.NOT_IN_USE
 
 
-def test_who_recognises_nothing_on_a_plain_colour_loses_nothing_to_a_background():
-    found = verdicts(invented(clutter=-0.02, plain=-0.01))
-    assert found["E-H4"].reason is Reason.NOT_LEARNED and "native_object_accuracy" in found["E-H4"].requirements[2].asks
-    assert found["E-H5"].reason is Reason.NOT_LEARNED
-
-
-def test_what_shrinking_alone_explains_is_no_loss_to_the_background():
-    found = verdicts(invented(clutter=0.3, plain=0.3))
-    assert not found["E-H4"].decided
+def test_where_every_model_guesses_nothing_is_lost_to_the_background():
+    found = verdicts(invented(clutter=-0.01))
+    for name in ("E-H4", "E-H5", "E-C1"):
+        failed = [m.asks for m in found[name].requirements if not m.met]
+        assert found[name].reason is Reason.NOT_LEARNED and all("native_object_accuracy" in asks for asks in failed)
 
 
 def test_most_of_the_accuracy_kept_on_a_background_contradicts():
-    assert verdicts(invented(clutter=0.8, plain=0.9))["E-H4"].says is Says.CONTRADICTED
+    assert verdicts(invented(clutter=0.8))["E-H4"].says is Says.CONTRADICTED
 
 
 @pytest.mark.parametrize(("share", "reproduced"), [(0.0, {"E-T3-vit"}), (0.07, {"E-T3-resnet50", "E-T3-localvit"})])

@@ -312,7 +312,8 @@ def _budget(data: figures.Budget) -> Figure:
 def _bars(data: figures.Bars) -> Figure:
     k = 100 if data.y_percent else 1
     handles = _legend(data.lines, data.marks, (), width=26, blocks=True)
-    size, place = _room(handles, 1, 1, wide=len(data.categories) * len(data.lines) > 18)
+    broad = len(data.categories) * len(data.lines) > 18
+    size, place = _room(handles, 1, 1, wide=broad)
     figure = Figure(figsize=size, layout="constrained")
     ax = figure.subplots()
     ax.set_xlabel(data.x_label)
@@ -357,8 +358,9 @@ def _bars(data: figures.Bars) -> Figure:
         ax.axhline(0, color=MUTED, lw=0.7, zorder=2)
     ax.set_xlim(-0.55, len(data.categories) - 0.45)
     ax.set_ylim(*span)
-    room = max(7, int(46 / len(data.categories)))
-    ax.set_xticks(range(len(data.categories)), [textwrap.fill(c, room) for c in data.categories])
+    room = max(7, int((84 if broad else 46) / len(data.categories)))
+    names = [textwrap.fill(c, room, break_long_words=False) for c in data.categories]
+    ax.set_xticks(range(len(data.categories)), names)
     ax.tick_params(axis="x", length=0)
     return figure
 

@@ -135,7 +135,7 @@ def native_objects(table: Table) -> FigureData:
             larger = {c: measures.native(table, arm=arm, canvas=c, plain=plain) for c in NATIVE}
             if any(larger.values()):
                 lines.append(_line(table, arm, {SIDE: measures.accuracy(table, arm=arm), **larger}))
-        return Panel(title, tuple(lines), "side of the image (pixels); the object has 32")
+        return Panel(title, tuple(lines), "side of the image (px); object: 32")
 
     panels = (panel("on the backdrop", False), panel("on a plain colour", True))
     _present(*(p.lines for p in panels))
