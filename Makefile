@@ -33,8 +33,8 @@ slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -m 'slow or web or cluster' -rs
 
 lint: $(VENV)/.dev
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check -q src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks examples docs
+	$(BIN)/ruff format --check -q src tests benchmarks examples docs
 	$(BIN)/mypy
 
 $(VENV)/.bench: $(VENV)/.dev

@@ -355,6 +355,43 @@ def run(
 
 
 @command()
+def tune(
+    study: Positional[Study],
+    arm: Positional[str],
+    grid: Annotated[tuple[str, ...], arg(metavar="NAME=A,B ...", help="settings of the recipe, as in lr=0.001,0.003")],
+    seeds: Annotated[int, arg(metavar="N", help="seeds of their own, which no study uses")] = 3,
+    images: Annotated[int, arg(metavar="N", help="training images seen; default: the arm's own number")] = 0,
+    scale: ScaleName = "small",
+    set: Set = (),
+    lab: LabDir = "lab",
+    device: Device = "auto",
+    jobs: Jobs = None,
+    plugin: Plugin = (),
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Choose hyper-parameters on validation images and on seeds that no claim is tested on.
+
+    Every point of the grid is trained and kept in the lab; test images are never looked at."""
+    from saccade.lab import pipeline, tuning
+
+    for file in plugin:
+        registry.load_plugin(file)
+    opened = pipeline.open_session(study, scale, lab, settings(set))
+    how = pipeline.How(device=device, jobs=jobs, plugins=plugin, quiet=quiet or json)
+    asked = {name: value if isinstance(value, tuple) else (value,) for name, value in settings(grid).items()}
+    tried = tuning.tune(opened, arm, asked, seeds=seeds, images=images, how=how)
+    if json:
+        out(tried)
+        return
+    for t in tried:
+        reached = f"{t.accuracy.short()} %" if t.accuracy else "nothing"
+        lost = f", {t.diverged} without a result" if t.diverged else ""
+        print(f"{reached:<16} {', '.join(f'{k}={v}' for k, v in t.settings.items())}{lost}")
+    print(f"validation accuracy over {seeds} seeds; kept in {opened.lab.study_folder(opened.study.name) / 'tuning'}")
+
+
+@command()
 def status(
     study: Positional[Annotated[str, arg(metavar="STUDY", help="one study; default: the whole lab")]] = "",
     scale: ScaleName = "small",

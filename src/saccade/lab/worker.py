@@ -31,8 +31,10 @@ from saccade.layers import kernels
 from saccade.spec import MILESTONES, Outcome, Probe, Row, Run, SaccadeError, Settings, Task, plain
 from saccade.subjects.subject import Subject
 from saccade.training import cost, distributed
+from saccade.training.events import Done, Milestone, Step, Watch
 from saccade.training.lockstep import Grouped
-from saccade.training.loop import Done, Milestone, Step, Watch, pack_weights, train, train_together
+from saccade.training.loop import train, train_together
+from saccade.training.resume import pack_weights
 
 SAVE_EVERY = float(os.environ.get("SACCADE_SAVE_EVERY", "15"))  # seconds of training that a kill may cost
 TELL_EVERY = 0.5
