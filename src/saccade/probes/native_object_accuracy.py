@@ -26,7 +26,7 @@ def native_object_accuracy(
     *,
     n: int = 2000,
     canvases: Sequence[int] = (64,),
-    backdrops: Sequence[str] = ("procedural_textures", PLAIN),
+    backdrops: Sequence[str] = ("procedural_textures", "plain"),
     route: str = "clean",
     of: str = "",
 ) -> Iterator[Row]:

@@ -61,15 +61,15 @@ def _known(name: str, xs: tuple[float, ...], ys: tuple[float, ...]) -> Line:
 def fig4_training(table: Table) -> FigureData:
     def panel(metric: str, title: str, every: int) -> Panel:
         curves = {arm: list(table.curve(metric, "images", arm=arm).items()) for arm in MAIN}
-        lines = tuple(_line(table, arm, dict(points[every - 1 :: every])) for arm, points in curves.items() if points)
-        return Panel(title, lines, "training images seen")
+        lines = [_line(table, arm, dict(points[every - 1 :: every])) for arm, points in curves.items()]
+        return Panel(title, tuple(line for line in lines if line.x), "training images seen")
 
     panels = (
         panel("watched", "256 held-out images", 1),
         panel("online", "training images, before they are learned from", 5),
     )
     _present(*(p.lines for p in panels))
-    return Curves("", panels, "accuracy", False, True)
+    return Curves("", tuple(p for p in panels if p.lines), "accuracy", False, True)
 
 
 @figure("Final test accuracy, one recipe for all", paper="Figure 4, last epoch")
