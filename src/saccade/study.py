@@ -342,6 +342,8 @@ def _examine(study: Study, claim: Claim, results: Results, scale: str) -> _Found
         evidence = claim.evidence(results.whole)
     except stats.TooFewSeeds as few:
         return _Found(claim, None, reason=Reason.TOO_FEW_SEEDS, remark=f"{few.have} of {MIN_PAIRS}")
+    except SaccadeError as error:  # rows that do not fit the question, such as those of an older design
+        return _Found(claim, None, reason=Reason.NOT_MEASURED, remark=str(error))
     if evidence.estimate.method == "exact":
         return _Found(claim, evidence)
     if claim.trained and not any(isinstance(r, Learned) for r in claim.requires):
