@@ -351,7 +351,7 @@ def _examine(study: Study, claim: Claim, results: Results, scale: str) -> _Found
             f"claim {claim.id} rests on trained models and does not say which must have learned; add "
             'requires=(learned("ARM"),), or trained=False for counts and times.'
         )
-    met = tuple(r.check(results) for r in claim.requires)
+    met = tuple(_check(r, results) for r in claim.requires)
     by_budget = _by_budget(claim, results, evidence) if claim.trained else ()
     if claim.trained:
         met = (*met, _settled(results, by_budget))
@@ -362,6 +362,13 @@ def _examine(study: Study, claim: Claim, results: Results, scale: str) -> _Found
     if failed is not None:
         return _Found(claim, evidence, met, by_budget, failed.reason, failed.found)
     return _Found(claim, evidence, met, by_budget)
+
+
+def _check(requirement: Requirement, results: Results) -> Met:
+    try:
+        return requirement.check(results)
+    except SaccadeError as error:
+        return Met(Reason.NOT_MEASURED, requirement.asks, False, str(error))
 
 
 def _by_budget(claim: Claim, results: Results, whole: Evidence) -> tuple[tuple[float, Evidence], ...]:
