@@ -10,7 +10,11 @@ import platform
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
+
+import torch
+from torch import Tensor
 
 from saccade.lab.store import cache_folder
 
@@ -28,21 +32,57 @@ FLAGS = (
 )
 
 
+MOST = 2**31 - 1  # entries of a tensor: the kernels count in 32 bits
+
+ADDRESS, NUMBER, STRIDE, LONG = ctypes.c_void_p, ctypes.c_int, ctypes.c_long, ctypes.c_int64
+
+
+def takes(*tensors: Tensor) -> bool:
+    """Whether a kernel may be asked at all: float32 on the CPU, neither empty nor too large to count."""
+    return all(t.device.type == "cpu" and t.dtype == torch.float32 and 0 < t.numel() <= MOST for t in tensors)
+
+
+def address(
+    t: Tensor,
+    shape: Sequence[int],
+    dtype: torch.dtype = torch.float32,
+    *,
+    most: int = MOST,
+    dense: bool = True,
+) -> int:
+    """Where a tensor begins, for a kernel that reads or writes it as this shape. C gets no pointer but from here.
+
+    Type, rank, sizes, strides and device are compared, for a kernel cannot notice that it leaves an array. One that is
+    told the strides may be given any (`dense` false).
+    """
+    if t.device.type != "cpu" or t.dtype != dtype or t.shape != tuple(shape) or (dense and not t.is_contiguous()):
+        raise ValueError(
+            f"a kernel takes {dtype} {tuple(shape)} in one piece on the CPU, and was given {t.dtype} {tuple(t.shape)} "
+            f"with strides {t.stride()} on {t.device}"
+        )
+    if t.numel() > most:
+        raise ValueError(f"a kernel counts to {most}, and was given {t.numel()} numbers")
+    return t.data_ptr()
+
+
 @functools.cache
 def short_heads(width: int) -> ctypes.CDLL | None:
     """The attention kernel for heads of `width` channels, or None where it cannot be built."""
-    return load("short_heads.c", (f"-DW={width}",))
+    library = load("short_heads.c", (f"-DW={width}",))
+    if library is not None:  # told once, arguments need no wrapping at every call
+        library.forward.argtypes = [ADDRESS] * 5 + [NUMBER] * 2
+        library.backward.argtypes = [ADDRESS] * 9 + [NUMBER] * 2
+    return library
 
 
 @functools.cache
 def conv_pool(channels: int, out: int, size: int) -> ctypes.CDLL | None:
     """Convolution, ReLU and pooling for these channels and this side of a patch, or None where it cannot be built."""
     library = load("conv_pool.c", (f"-DC={channels}", f"-DO={out}", f"-DK={size}"))
-    if library is not None:  # told once, arguments need no wrapping at every call
-        address, number, stride = ctypes.c_void_p, ctypes.c_int, ctypes.c_long
-        library.turn.argtypes = [address] * 2 + [number] * 2 + [stride] * 3
-        library.forward.argtypes = [address] * 5 + [number] * 3
-        library.backward.argtypes = [address] * 7 + [number] * 3
+    if library is not None:
+        library.turn.argtypes = [ADDRESS] * 2 + [NUMBER] * 2 + [STRIDE] * 3
+        library.forward.argtypes = [ADDRESS] * 5 + [NUMBER] * 3
+        library.backward.argtypes = [ADDRESS] * 7 + [NUMBER] * 3
     return library
 
 
@@ -51,7 +91,7 @@ def paste() -> ctypes.CDLL | None:
     """Ink over scenes, or None where it cannot be built."""
     library = load("paste.c", ())
     if library is not None:
-        library.paste.argtypes = [ctypes.c_void_p] * 5 + [ctypes.c_int64] * 2 + [ctypes.c_int] * 4
+        library.paste.argtypes = [ADDRESS] * 5 + [LONG] * 2 + [NUMBER] * 4
     return library
 
 
