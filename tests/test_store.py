@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from saccade.lab.store import Lab, seal, unseal, write_atomic
+from saccade.lab.store import TRAINING, Lab, seal, unseal, write_atomic
 from saccade.spec import DamagedFile, Probe, Recipe, Run, SaccadeError, Settings
 
 PROBE = Probe("accuracy", n=3)
@@ -22,6 +22,7 @@ def a_run(seed=0):
 def finished(lab, seed=0):
     run = a_run(seed)
     lease = lab.claim(run, {"versions": {}})
+    lab.put_rows(run.key, TRAINING, 1, [{"metric": "parameters", "value": 7, "n": 1, "at": {}}])
     lab.put_rows(run.key, PROBE, 1, [{"metric": "accuracy", "value": 0.5, "n": 3, "at": {}}], b"outcomes")
     lab.finish(run.key, {"outcome": "finished", "reason": "", "seconds": 1.0, "step": 1}, b"weights")
     lease.release()
@@ -107,7 +108,7 @@ def test_one_flipped_byte_anywhere_is_named(lab, file):
     assert lab.damage(key) == []
     path = lab.folder(key) / file
     if path.is_dir():
-        (path,) = path.iterdir()
+        (path,) = path.glob("accuracy*")
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(bytes(content))
@@ -135,6 +136,19 @@ def test_a_garbled_lease_or_a_missing_description_is_no_traceback(lab):
         lab.holder(key)
     (lab.folder(key) / "run.json").unlink()
     assert lab.damage(key) == ["run.json"]
+
+
+@pytest.mark.parametrize("name", ["run.json", f"rows/{TRAINING.key}.json"])
+def test_what_a_finished_run_must_hold_is_missed(lab, name):
+    key = finished(lab)
+    (lab.folder(key) / name).unlink()
+    assert lab.damage(key) == [name]
+
+
+def test_a_run_that_failed_needs_no_rows(lab):
+    lab.claim(a_run(), {}).release()
+    lab.finish(a_run().key, {"outcome": "failed", "reason": "?", "seconds": 0.0, "step": 0}, None)
+    assert lab.damage(a_run().key) == []
 
 
 def test_set_aside_keeps_and_frees(lab):

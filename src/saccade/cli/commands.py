@@ -251,7 +251,7 @@ def run(
     with terminal.progress_bar("data") as progress:
         pipeline.fetch(opened.tasks, terminal.printer(quiet), progress)
     todo = pipeline.prepare(opened, retry, redo_damaged, tell)
-    cost = plan.price(todo, opened.lab, places[0], plugin)
+    cost = plan.price(todo, opened.lab, places[0], plugin, retry)
     places = launch.share(places, cost.memory, jobs)
     planned = {
         "study": opened.study.name,
@@ -278,6 +278,8 @@ def run(
     for task in todo.failed:
         done = opened.lab.done(task.run.key) or {}
         tell(f"  {named[task.run.key]} failed earlier ({done.get('reason', '')}); --retry tries it again")
+    for key, faults in todo.faults.items():
+        tell(f"  {named[key]}: probe {'; '.join(faults)} (failed earlier); --retry measures again")
     if dry_run:
         arms = cost.by_arm(todo.todo)
         if json:

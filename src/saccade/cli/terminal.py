@@ -78,6 +78,8 @@ class Board:
             if kind != "finished":
                 return f"{label} {kind}: {event.get('reason', '')}"
             return f"{label} done"
+        elif kind == "probe failed":
+            return f"{label}: probe {event['probe']} failed: {event['reason']} (--retry measures again)"
         elif kind == "worker died":
             return f"{label}: its worker died (exit code {event['code']}); tried again"
         return ""

@@ -24,7 +24,7 @@ from typing import IO, Any
 
 from saccade import registry
 from saccade.lab.store import Lab
-from saccade.spec import SaccadeError, Task, plain, suggest
+from saccade.spec import Probe, SaccadeError, Task, plain, suggest
 
 Event = dict[str, Any]
 
@@ -101,6 +101,9 @@ class Worker:
     device: str
     tasks: dict[str, Task] = field(default_factory=dict)
     waiting: bool = False  # ready for a task
+    probing: dict[str, str] = field(
+        default_factory=dict
+    )  # the probe that each task was last heard to be at, by its key
     last_words: collections.deque[str] = field(default_factory=lambda: collections.deque(maxlen=30))
 
     def send(self, order: Event) -> None:
@@ -110,11 +113,9 @@ class Worker:
             self.process.stdin.flush()
 
 
-def start(
-    lab: Lab, device: str, plugins: Sequence[str], retry: bool, inbox: queue.Queue[tuple[Worker, Event | None]]
-) -> Worker:
+def start(lab: Lab, device: str, plugins: Sequence[str], inbox: queue.Queue[tuple[Worker, Event | None]]) -> Worker:
     command = [sys.executable, "-m", "saccade.lab.worker", "--lab", str(lab.root), "--device", device]
-    command += [word for plugin in plugins for word in ("--plugin", plugin)] + (["--retry"] if retry else [])
+    command += [word for plugin in plugins for word in ("--plugin", plugin)]
     env = {**os.environ, **ALLOCATOR, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     # A session of its own: Ctrl-C reaches the launcher alone, which then asks the workers to save.
     process = subprocess.Popen(
@@ -151,15 +152,17 @@ def local(
     pending = collections.deque(tasks)
     elsewhere: dict[str, tuple[Task, float]] = {}
     deaths: collections.Counter[str] = collections.Counter()  # a task that was there when a worker died goes alone
+    fatal: set[str] = set()  # tasks with a probe that kills workers: it is not asked again now, also not on `retry`
     inbox: queue.Queue[tuple[Worker, Event | None]] = queue.Queue()
-    workers = [start(lab, place, plugins, retry, inbox) for place in places[: len(pending)]]
+    workers = [start(lab, place, plugins, inbox) for place in places[: len(pending)]]
     try:
         while pending or elsewhere or any(w.tasks for w in workers):
             for worker in workers:
                 if worker.waiting and pending:
                     some = bundle(pending, len(places), worker.device, deaths.keys())
                     worker.tasks, worker.waiting = {t.run.key: t for t in some}, False
-                    worker.send({"do": "perform", "tasks": [plain(t) for t in some]})
+                    once_more = retry and not fatal & worker.tasks.keys()
+                    worker.send({"do": "perform", "tasks": [plain(t) for t in some], "retry": once_more})
             for key, (late, again) in list(elsewhere.items()):
                 if time.monotonic() > again:
                     del elsewhere[key]
@@ -168,11 +171,13 @@ def local(
                 worker, event = inbox.get(timeout=POLL / 2)
                 if event is None:
                     workers.remove(worker)
-                    yield from _bury(lab, worker, pending, deaths)
+                    yield from _bury(lab, worker, pending, deaths, fatal)
                     if pending or elsewhere:
-                        workers.append(start(lab, worker.device, plugins, retry, inbox))
+                        workers.append(start(lab, worker.device, plugins, inbox))
                     continue
                 task = worker.tasks.get(event.get("key", ""))
+                if event["event"] == "probe":
+                    worker.probing[event["key"]] = event["probe_key"]
                 if event["event"] in FREE:
                     worker.tasks.pop(event.get("key", ""), None)
                     worker.waiting = not worker.tasks
@@ -209,7 +214,7 @@ def bundle(pending: collections.deque[Task], seats: int, place: str, alone: Set[
 def costs(tasks: Sequence[Task], lab: Lab, device: str, plugins: Sequence[str] = ()) -> list[Event]:
     """Measured cost of each task's model, with as many at once as there will be workers."""
     inbox: queue.Queue[tuple[Worker, Event | None]] = queue.Queue()
-    workers = [start(lab, place, plugins, False, inbox) for place in devices(device)[: len(tasks)]]
+    workers = [start(lab, place, plugins, inbox) for place in devices(device)[: len(tasks)]]
     out: dict[int, Event] = {}
     try:
         for i, task in enumerate(tasks):
@@ -228,7 +233,7 @@ def costs(tasks: Sequence[Task], lab: Lab, device: str, plugins: Sequence[str] =
 
 
 def _bury(
-    lab: Lab, worker: Worker, pending: collections.deque[Task], deaths: collections.Counter[str]
+    lab: Lab, worker: Worker, pending: collections.deque[Task], deaths: collections.Counter[str], fatal: set[str]
 ) -> Iterator[Event]:
     """A worker died. Its tasks are tried again, each alone; a task that kills workers is marked failed."""
     _hang_up(worker)
@@ -237,14 +242,29 @@ def _bury(
         raise SaccadeError("a worker process could not start: " + _words(worker))
     for key, task in worker.tasks.items():
         deaths[key] += 1
+        done = lab.done(key)
         if deaths[key] <= RETRIES:
             pending.appendleft(task)
             yield {"event": "worker died", "key": key, "task": task, "code": code}
             continue
         how = f"signal {-code}, perhaps out of memory" if code < 0 else f"exit code {code}"
         reason = f"its worker process died {deaths[key]} times ({how}): {_words(worker)}"
+        if done is not None and done["outcome"] == "finished":  # then it died of a probe, and the run stays finished
+            for probe in _fatal(lab, task, worker.probing.get(key, "")):
+                lab.put_failure(key, probe, registry.card("probe", probe.name).version, reason)
+                yield {"event": "probe failed", "key": key, "task": task, "probe": probe.name, "reason": reason}
+            deaths[key] = 0
+            fatal.add(key)
+            pending.appendleft(task)  # for the other probes, and to be told that it is finished
+            continue
         lab.finish(key, {"outcome": "failed", "reason": reason, "seconds": 0.0, "step": 0}, None)
         yield {"event": "failed", "key": key, "task": task, "reason": reason}
+
+
+def _fatal(lab: Lab, task: Task, probe_key: str) -> list[Probe]:
+    """The probe that a worker died of; all that are left where it died before it named one."""
+    left = [p for p in task.probes if lab.rows(task.run.key, p) is None]
+    return [p for p in left if p.key == probe_key] or left
 
 
 def _words(worker: Worker) -> str:

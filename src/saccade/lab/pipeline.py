@@ -22,6 +22,7 @@ from saccade.spec import DamagedFile, SaccadeError, Scale, Settings, Task, Verdi
 from saccade.study import Study, judge
 
 Say = Callable[[str], None]
+FAULTS_SHOWN = 20  # measurements that are missing, each with its reason; gaps.csv has all of them
 
 
 @dataclass(frozen=True)
@@ -156,6 +157,7 @@ def facts(session: Session) -> dict[str, Any]:
         if lab.done(t.run.key) is not None
     }
     environments = [json.loads(s) for s in sorted(seen)]
+    faults = [f"{f['arm']}, seed {f['seed']}: {f['why']}" for f in session.table().faults]
     sets = plan.sets_of(session.tasks)
     return {
         "command": session.command(),
@@ -174,6 +176,7 @@ def facts(session: Session) -> dict[str, Any]:
         "data": {name: _data_fact(name) for name in sets},
         "procedural": any(name.startswith("procedural") for name in sets),
         "environments": environments,
+        "remarks": faults[:FAULTS_SHOWN] + ([f"{len(faults)} measurements are missing in all"] if faults else []),
         "written on": {"python": platform.python_version(), "system": sys.platform},
     }
 

@@ -9,11 +9,9 @@ from typing import Any
 
 from saccade import registry
 from saccade.lab import launch
-from saccade.lab.store import Lab, seal, unseal, write_atomic
+from saccade.lab.store import TRAINING, Lab, seal, unseal, write_atomic
 from saccade.lab.table import Record, Table, gap, record
 from saccade.spec import DamagedFile, Probe, Run, Task, digest
-
-TRAINING = Probe("training")  # the name under which a run's own curve and size are kept as rows
 
 
 @dataclass(frozen=True)
@@ -27,6 +25,7 @@ class Plan:
     failed: tuple[Task, ...]  # failed earlier; tried again on request only
     stale: Mapping[str, str]  # key -> why its results no longer count
     damaged: Mapping[str, list[str]]  # key -> files
+    faults: Mapping[str, list[str]]  # key -> probes that gave no rows earlier, with the reason; asked again on request
 
     @property
     def todo(self) -> tuple[Task, ...]:
@@ -38,6 +37,7 @@ def examine(lab: Lab, tasks: Sequence[Task], retry: bool = False) -> Plan:
     parts: dict[str, list[Task]] = {"train": [], "measure": [], "complete": [], "failed": []}
     stale: dict[str, str] = {}
     damaged: dict[str, list[str]] = {}
+    faults: dict[str, list[str]] = {}
     for task in tasks:
         key = task.run.key
         if bad := lab.damage(key):
@@ -52,10 +52,12 @@ def examine(lab: Lab, tasks: Sequence[Task], retry: bool = False) -> Plan:
             parts["train"].append(task)
         elif done["outcome"] == "failed":
             parts["train" if retry else "failed"].append(task)
-        elif done["outcome"] != "finished" or not _unmeasured(lab, task):
+        elif done["outcome"] != "finished" or not unmeasured(lab, task, retry):
             parts["complete"].append(task)
         else:
             parts["measure"].append(task)
+        if done is not None and (failed := _faults(lab, task)):
+            faults[key] = [f"{probe.name}: {reason}" for probe, reason in failed.items()]
     return Plan(
         tuple(tasks),
         tuple(parts["train"]),
@@ -64,6 +66,7 @@ def examine(lab: Lab, tasks: Sequence[Task], retry: bool = False) -> Plan:
         tuple(parts["failed"]),
         stale,
         damaged,
+        faults,
     )
 
 
@@ -77,13 +80,25 @@ def _stale(lab: Lab, run: Run) -> str:
     return ""
 
 
-def _unmeasured(lab: Lab, task: Task) -> list[Probe]:
-    missing = []
+def unmeasured(lab: Lab, task: Task, retry: bool = False) -> list[Probe]:
+    """The probes of a task that have no rows of their present version. One that failed is asked again on `retry` only."""
+    failed = {} if retry else _faults(lab, task)
+    return [probe for probe in task.probes if probe not in failed and not _measured(lab, task, probe)]
+
+
+def _measured(lab: Lab, task: Task, probe: Probe) -> bool:
+    have = lab.rows(task.run.key, probe)
+    return have is not None and have["version"] == registry.card("probe", probe.name).version
+
+
+def _faults(lab: Lab, task: Task) -> dict[Probe, str]:
+    """The probes of a task that failed in their present version, with the reason."""
+    found = {}
     for probe in task.probes:
-        have = lab.rows(task.run.key, probe)
-        if have is None or have["version"] != registry.card("probe", probe.name).version:
-            missing.append(probe)
-    return missing
+        failed = lab.failure(task.run.key, probe)
+        if failed is not None and failed["version"] == registry.card("probe", probe.name).version:
+            found[probe] = str(failed["reason"])
+    return found
 
 
 def sets_of(tasks: Sequence[Task]) -> list[str]:
@@ -99,6 +114,7 @@ def table_of(lab: Lab, tasks: Sequence[Task]) -> Table:
     """Every row that the lab has of these tasks; runs without a result are listed as gaps."""
     rows: list[Record] = []
     gaps: list[Record] = []
+    faults: list[Record] = []
     for task in tasks:
         key = task.run.key
         done = lab.done(key)
@@ -111,7 +127,11 @@ def table_of(lab: Lab, tasks: Sequence[Task]) -> Table:
             document = lab.rows(key, probe)
             if document is not None:
                 rows.extend(record(task, r) for r in document["rows"])
-    return Table(tuple(rows), tuple(gaps))
+            elif done["outcome"] == "finished":
+                failed = lab.failure(key, probe)
+                why = f"failed: {failed['reason']}" if failed else "not measured yet"
+                faults.append({**gap(task, f"probe {probe.name} {why}"), "probe": probe.name})
+    return Table(tuple(rows), tuple(gaps), tuple(faults))
 
 
 @dataclass(frozen=True)
@@ -133,7 +153,7 @@ class Cost:
         return max(sum(self.seconds.values()) / max(1, jobs), max(self.seconds.values(), default=0.0))
 
 
-def price(plan: Plan, lab: Lab, device: str, plugins: Sequence[str] = ()) -> Cost:
+def price(plan: Plan, lab: Lab, device: str, plugins: Sequence[str] = (), retry: bool = False) -> Cost:
     """Cost of what is left: for each net a line over the batch, fitted to steps timed here once and kept in the lab."""
     kinds = {_kind(t.run, device): t for t in plan.todo}
     path = lab.root / "costs.json"
@@ -153,7 +173,7 @@ def price(plan: Plan, lab: Lab, device: str, plugins: Sequence[str] = ()) -> Cos
         recipe = task.run.recipe
         step = each["step_seconds"] + each["picture_seconds"] * recipe.batch
         train = recipe.steps * step if task.run.key in training else 0.0
-        seconds[task.run.key] = train + sum(map(answers, _unmeasured(lab, task))) * each["answer_seconds"]
+        seconds[task.run.key] = train + sum(map(answers, unmeasured(lab, task, retry))) * each["answer_seconds"]
     return Cost(seconds, max((known[k].get("memory", 0.0) for k in kinds), default=0.0))
 
 

@@ -7,6 +7,7 @@
                      weights.safetensors, done.json
                      rows/<probe>.json       one file a measurement, with its own checksum
                      each/<probe>.npz        per-image outcomes behind the rows
+                     failures/<probe>.json   why a probe gave no rows; the run itself is as finished as before
     lab/aside/       damaged or stale run folders, set aside and never read
     lab/studies/     reports and figures: derived, safe to delete
 
@@ -33,6 +34,7 @@ from typing import Any
 
 from saccade.spec import DamagedFile, Probe, Run, SaccadeError, canonical, plain
 
+TRAINING = Probe("training")  # the name under which a run's own curve and size are kept as rows
 HEARTBEAT = 5.0  # seconds between signs of life
 DEAD_AFTER = 45.0  # a lease of another machine without a sign of life for this long may be taken over
 
@@ -265,6 +267,16 @@ class Lab:
             write_atomic(self.folder(key) / "each" / f"{probe.key}.npz", each)
             document["each"] = _sha(each)
         write_atomic(self.folder(key) / "rows" / f"{probe.key}.json", seal(document))
+        (self.folder(key) / "failures" / f"{probe.key}.json").unlink(missing_ok=True)
+
+    def put_failure(self, key: str, probe: Probe, version: int, reason: str) -> None:
+        """A probe that gave no rows. It belongs to the probe: what was trained and measured stays as it is."""
+        document = {"probe": probe.name, "settings": plain(probe.settings), "version": version, "reason": reason}
+        write_atomic(self.folder(key) / "failures" / f"{probe.key}.json", seal(document))
+
+    def failure(self, key: str, probe: Probe) -> dict[str, Any] | None:
+        path = self.folder(key) / "failures" / f"{probe.key}.json"
+        return unseal(path) if path.exists() else None
 
     def rows(self, key: str, probe: Probe) -> dict[str, Any] | None:
         path = self.folder(key) / "rows" / f"{probe.key}.json"
@@ -273,10 +285,11 @@ class Lab:
     # -- the whole lab
 
     def damage(self, key: str) -> list[str]:
-        """Names of the files of a run that do not match their checksums; reads every byte."""
+        """Names of the files of a run that are missing or do not match their checksums; reads every byte."""
         folder = self.folder(key)
-        bad = ["run.json"] if (folder / "done.json").exists() and not (folder / "run.json").exists() else []
-        for path in [folder / "run.json", folder / "done.json", *sorted(folder.glob("rows/*.json"))]:
+        bad = [name for name in self._required(key) if not (folder / name).exists()]
+        sealed = sorted([*folder.glob("rows/*.json"), *folder.glob("failures/*.json")])
+        for path in [folder / "run.json", folder / "done.json", *sealed]:
             if path.exists():
                 try:
                     document = unseal(path)
@@ -288,6 +301,19 @@ class Lab:
             self.load_state(key)
             return bad
         return [*bad, "state.sealed"]
+
+    def _required(self, key: str) -> list[str]:
+        """What a run that is done must hold besides the files that done.json lists with their checksums.
+
+        Measurements are not among them: one that is missing is measured again.
+        """
+        if not (self.folder(key) / "done.json").exists():
+            return []
+        try:
+            trained = unseal(self.folder(key) / "done.json").get("outcome") != "failed"
+        except DamagedFile:
+            trained = False  # named already, and nothing else is known of it
+        return ["run.json", *([f"rows/{TRAINING.key}.json"] if trained else [])]
 
     def _attachments(self, folder: Path, path: Path, document: Mapping[str, Any]) -> list[str]:
         wanted = dict(document.get("files", {})) if path.name == "done.json" else {}

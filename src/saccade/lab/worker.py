@@ -24,10 +24,10 @@ import torch
 from saccade import models, registry
 from saccade.data.fetch.sets import SETS
 from saccade.data.images import Source
-from saccade.lab.plan import TRAINING, sets_of
-from saccade.lab.store import Lab, Lease
+from saccade.lab.plan import sets_of, unmeasured
+from saccade.lab.store import TRAINING, Lab, Lease
 from saccade.layers import kernels
-from saccade.spec import Probe, Run, SaccadeError, Settings, Task, plain
+from saccade.spec import DamagedFile, Probe, Row, Run, SaccadeError, Settings, Task, plain
 from saccade.subjects.subject import Subject
 from saccade.training import cost, distributed
 from saccade.training.lockstep import Grouped
@@ -44,7 +44,11 @@ def perform(
 ) -> Iterator[Event]:
     """Everything that the lab lacks of this task. Yields plain events; the last one says how it ended."""
     key = task.run.key
-    lease = lab.claim(task.run, environment(task.run, device))
+    try:
+        lease = lab.claim(task.run, environment(task.run, device))
+    except SaccadeError as error:
+        yield {"event": "refused", "reason": str(error)}
+        return
     if lease is None:
         yield {"event": "busy"}
         return
@@ -57,7 +61,7 @@ def perform(
             yield {"event": "stopped"}
             return
         if done["outcome"] == "finished":
-            yield from _measure(lab, task, device, stopping)
+            yield from _measure(lab, task, device, stopping, retry)
         yield {"event": done["outcome"], "reason": done["reason"], "seconds": done["seconds"]}
     except SaccadeError as error:  # damage or a full disk: nothing about the run itself
         yield {"event": "refused", "reason": str(error)}
@@ -120,8 +124,13 @@ def _train(lab: Lab, run: Run, device: str, lease: Lease, stopping: Callable[[],
         raise
     except Exception as error:
         lab.log(run.key, {"event": "failed", "trace": traceback.format_exc()})
-        reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-        lab.finish(run.key, {"outcome": "failed", "reason": reason, "seconds": 0.0, "step": 0}, None)
+        lab.finish(run.key, {"outcome": "failed", "reason": in_words(error), "seconds": 0.0, "step": 0}, None)
+
+
+def in_words(error: BaseException) -> str:
+    """An exception in one line: its kind, and the first line of its text that says anything."""
+    said = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
 class Diary:
@@ -172,29 +181,46 @@ def _finish(lab: Lab, run: Run, end: Done) -> None:
     outcome = {"outcome": end.outcome, "reason": end.reason, "seconds": end.seconds, "step": end.step}
     weights = None
     if end.outcome == "finished":
-        weights = safetensors.torch.save({k: v.detach().cpu().contiguous() for k, v in end.model.state_dict().items()})
+        weights = packed(end.model)
     lab.finish(run.key, outcome, weights)
     lab.log(run.key, {"event": end.outcome, "reason": end.reason})
 
 
-def _measure(lab: Lab, task: Task, device: str, stopping: Callable[[], bool]) -> Iterator[Event]:
-    subject = None
-    for probe in task.probes:
+def packed(model: torch.nn.Module) -> bytes:
+    """The weights. Each in memory of its own, since tied ones would be refused: they share theirs."""
+    return safetensors.torch.save({k: v.detach().cpu().contiguous().clone() for k, v in model.state_dict().items()})
+
+
+def _measure(lab: Lab, task: Task, device: str, stopping: Callable[[], bool], retry: bool) -> Iterator[Event]:
+    key, subject = task.run.key, None
+    for probe in unmeasured(lab, task, retry):
         version = registry.card("probe", probe.name).version
-        have = lab.rows(task.run.key, probe)
-        if have is not None and have["version"] == version:
-            continue
         if stopping():
             return
-        yield {"event": "probe", "probe": probe.name}
-        subject = subject or load(lab, task.run, device)
-        data = Source(task.run.data, task.run.data_args, task.run.seed, device)
-        rows = list(registry.find("probe", probe.name)(subject, data, **probe.settings))
-        each = {f"row{i}": np.asarray(r.each) for i, r in enumerate(rows) if r.each is not None}
-        packed = io.BytesIO()
-        np.savez_compressed(packed, allow_pickle=False, **each)
-        stored = [{"metric": r.metric, "value": float(r.value), "n": r.n, "at": plain(r.at)} for r in rows]
-        lab.put_rows(task.run.key, probe, version, stored, packed.getvalue() if each else None)
+        yield {"event": "probe", "probe": probe.name, "probe_key": probe.key}
+        try:
+            subject = subject or load(lab, task.run, device)
+            data = Source(task.run.data, task.run.data_args, task.run.seed, device)
+            rows, each = _answers(registry.find("probe", probe.name)(subject, data, **probe.settings))
+        except DamagedFile:  # weights or data, not the probe
+            raise
+        except Exception as error:
+            reason = str(error) if isinstance(error, SaccadeError) else in_words(error)
+            lab.log(key, {"event": "probe failed", "probe": probe.name, "trace": traceback.format_exc()})
+            lab.put_failure(key, probe, version, reason)
+            yield {"event": "probe failed", "probe": probe.name, "reason": reason}
+            continue
+        lab.put_rows(key, probe, version, rows, each)
+
+
+def _answers(rows: Iterator[Row]) -> tuple[list[Event], bytes | None]:
+    """A probe's rows as they are stored, and the per-image outcomes behind them."""
+    asked = list(rows)
+    each = {f"row{i}": np.asarray(r.each) for i, r in enumerate(asked) if r.each is not None}
+    outcomes = io.BytesIO()
+    np.savez_compressed(outcomes, allow_pickle=False, **each)
+    stored = [plain({"metric": r.metric, "value": float(r.value), "n": r.n, "at": r.at}) for r in asked]
+    return stored, outcomes.getvalue() if each else None
 
 
 def load(lab: Lab, run: Run, device: str = "cpu") -> Subject:
@@ -255,8 +281,8 @@ def main() -> None:
     flags.add_argument("--lab", required=True)
     flags.add_argument("--device", default="cpu")
     flags.add_argument("--plugin", action="append", default=[])
-    flags.add_argument("--retry", action="store_true")
     asked = flags.parse_args()
+    lab = Lab(asked.lab)
     # Standard output carries events only; a user's model that prints must not break them.
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
@@ -294,7 +320,7 @@ def main() -> None:
             distributed.give_notice(asked.device)
             distributed.join(asked.device)
             distributed.send({"plugins": asked.plugin})
-        for event in perform_together(Lab(asked.lab), tasks, asked.device, stop.is_set, asked.retry):
+        for event in perform_together(lab, tasks, asked.device, stop.is_set, order["retry"]):
             tell(event)
     if distributed.current().size > 1:
         distributed.send(None)
