@@ -78,3 +78,21 @@ def test_all_kernels_are_clean_over_random_shapes_under_sanitizers(tmp_path):
     assert caught.returncode and "heap-buffer-overflow" in caught.stderr  # so it does watch torch's memory
     done = _sanitized(tmp_path, "12")
     assert done.stdout.endswith("clean\n"), done.stderr[-3000:]
+
+
+@pytest.mark.skipif(bool(kernels.why_not()), reason="needs a C compiler")
+@pytest.mark.parametrize("damage", ["empty", "half", "flipped", "no checksum", "a folder for a checksum"])
+def test_a_damaged_kernel_in_the_cache_is_built_again_and_never_loaded(tmp_path, monkeypatch, damage):
+    monkeypatch.setenv("SACCADE_DATA", str(tmp_path))
+    assert kernels.load("paste.c", ()) is not None
+    (library,) = (tmp_path / "kernels").glob("paste-*.so")
+    whole = library.read_bytes()
+    spoiled = {"empty": b"", "half": whole[: len(whole) // 2], "flipped": bytes(b ^ 0x55 for b in whole)}
+    library.unlink()  # this process has it open
+    library.write_bytes(spoiled.get(damage, whole))
+    if "checksum" in damage:
+        library.with_suffix(".sha256").unlink()
+    if "folder" in damage:
+        library.with_suffix(".sha256").mkdir()
+    assert (kernels.load("paste.c", ()) is None) == ("folder" in damage)
+    assert library.read_bytes() == whole

@@ -91,8 +91,8 @@ class Pasted(Images):
         ink, scenes = self.ink.shape, self.scenes.shape
         if len(ink) != 3 or len(scenes) != 4 or ink[1] != ink[2] or scenes[2] != scenes[3] or ink[1] > scenes[2]:
             raise SaccadeError(
-                "ink must be square grey images (n, side, side) and scenes square images (n, channels, side, side) that "
-                f"are no smaller, not {tuple(ink)} and {tuple(scenes)}; choose other sets for the two."
+                "ink must be square grey images (n, side, side), and scenes square images (n, channels, side, side) no "
+                f"smaller than the ink, not {tuple(ink)} and {tuple(scenes)}; choose other sets for the two."
             )
 
     def batch(self, index: Tensor, generator: torch.Generator | None = None) -> Tensor:

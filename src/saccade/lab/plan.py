@@ -81,7 +81,7 @@ def _stale(lab: Lab, run: Run) -> str:
 
 
 def unmeasured(lab: Lab, task: Task, retry: bool = False) -> list[Probe]:
-    """The probes of a task that have no rows of their present version. One that failed is asked again on `retry` only."""
+    """The probes of a task without rows of their present version. One that failed is asked again on `retry` only."""
     failed = {} if retry else _faults(lab, task)
     return [probe for probe in task.probes if probe not in failed and not _measured(lab, task, probe)]
 

@@ -16,7 +16,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from saccade.lab.store import cache_folder
+from saccade.lab.store import cache_folder, locked, write_atomic
+from saccade.spec import SaccadeError
 
 # -ffast-math is avoided: some compilers then switch the whole process to flush denormals, and NaN must stay NaN.
 FLAGS = (
@@ -113,25 +114,39 @@ def load(name: str, defines: tuple[str, ...]) -> ctypes.CDLL | None:
     if compiler is None or os.environ.get("SACCADE_KERNELS") == "off":
         return None
     source = Path(__file__).with_name(name)
-    texts = [file.read_text() for file in (source, *sorted(source.parent.glob("*.h")))]
+    texts = [file.read_text("utf-8") for file in (source, *sorted(source.parent.glob("*.h")))]
     tag = hashlib.sha256("\n".join([*texts, *FLAGS, *defines, compiler, _cpu()]).encode())
     try:
-        folder = cache_folder() / "kernels"
-        library = folder / f"{source.stem}-{tag.hexdigest()[:16]}.so"
-        if not library.exists():
-            folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=folder) as scratch:
-                made = Path(scratch) / library.name
-                subprocess.run(
-                    [compiler, *FLAGS, *defines, str(source), "-o", str(made), "-lm"],
-                    check=True,
-                    capture_output=True,
-                    timeout=60,
-                )
-                os.replace(made, library)  # atomic: two processes building at once both end with a whole file
+        library = cache_folder() / "kernels" / f"{source.stem}-{tag.hexdigest()[:16]}.so"
+        library.parent.mkdir(parents=True, exist_ok=True)
+        if not _whole(library):
+            with locked(library.with_suffix(".lock")):
+                if not _whole(library):  # another process may have built it meanwhile
+                    _build([compiler, *FLAGS, *defines, str(source)], library)
         return ctypes.CDLL(str(library))
-    except (OSError, subprocess.SubprocessError):
+    except (OSError, subprocess.SubprocessError, SaccadeError):
         return None
+
+
+def _whole(library: Path) -> bool:
+    """Whether a built library is as it was built. A damaged one that is loaded kills the process, without a word."""
+    try:
+        return _checksum(library).read_text("utf-8") == hashlib.sha256(library.read_bytes()).hexdigest()
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _build(command: list[str], library: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=library.parent) as scratch:
+        made = Path(scratch) / library.name
+        subprocess.run([*command, "-o", str(made), "-lm"], check=True, capture_output=True, timeout=60)
+        checksum = hashlib.sha256(made.read_bytes()).hexdigest()
+        os.replace(made, library)
+    write_atomic(_checksum(library), checksum.encode())
+
+
+def _checksum(library: Path) -> Path:
+    return library.with_suffix(".sha256")
 
 
 def _cpu() -> str:
