@@ -9,7 +9,7 @@ ROOT = Path(__file__).parent.parent / "src" / "saccade"
 
 # Bottom to top. A module may import from its own row's left neighbours and from every row below.
 ORDER = [
-    ["spec"],
+    ["errors", "spec"],
     ["registry", "lab.table", "stats", "lab.store"],
     ["report.figures", "subjects.scores"],
     ["report.axes", "report.draw", "study", "cli.terminal"],

@@ -24,6 +24,7 @@ import torch
 from saccade import models, registry
 from saccade.data.fetch.sets import SETS
 from saccade.data.images import Source
+from saccade.errors import in_words
 from saccade.lab.plan import sets_of, unmeasured
 from saccade.lab.store import TRAINING, Lab, Lease
 from saccade.layers import kernels
@@ -127,12 +128,6 @@ def _train(lab: Lab, run: Run, device: str, lease: Lease, stopping: Callable[[],
         lab.finish(run.key, {"outcome": "failed", "reason": in_words(error), "seconds": 0.0, "step": 0}, None)
 
 
-def in_words(error: BaseException) -> str:
-    """An exception in one line: its kind, and the first line of its text that says anything."""
-    said = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
-
-
 class Diary:
     """Keeps what one run tells: its curve, its state every so often, its end."""
 
@@ -229,7 +224,7 @@ def load(lab: Lab, run: Run, device: str = "cpu") -> Subject:
     images = data("train")
     model = models.build(run.model, images.classes, seed=run.seed, **run.model_args)
     model.load_state_dict(safetensors.torch.load(lab.weights(run.key)))
-    return Subject(model.to(device).eval(), images.mean, images.std, device)
+    return Subject(model.to(device).eval(), images.mean, images.std, device, images.classes)
 
 
 def environment(run: Run, device: str) -> dict[str, Any]:
