@@ -1,4 +1,4 @@
-"""What goes wrong beside a training: probes that fail or kill, tied weights, missing rows. No training is lost to it."""
+"""What goes wrong beside a training: probes that fail or kill, tied weights, missing rows. No run is lost to it."""
 
 import pytest
 import torch

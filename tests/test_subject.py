@@ -37,10 +37,10 @@ def late_nan(z):
         (lambda z: z * torch.nan, "not finite"),
         (lambda z: z + torch.inf, "not finite"),
         (late_nan, "not finite .* for 30 of 40 images"),
-        (lambda z: z[:, :, None], r"shape \(2, 10, 1\), not \(2, 10\)"),
+        (lambda z: z[:, :, None], r"shape \(40, 10, 1\), not \(40, 10\)"),
         (lambda z: z[:1], r"shape \(1, 10\)"),
         (lambda z: z.mean(0, keepdim=True), r"shape \(1, 10\)"),
-        (lambda z: z[:, :3], r"shape \(2, 3\), not \(2, 10\)"),
+        (lambda z: z[:, :3], r"shape \(40, 3\), not \(40, 10\)"),
         (lambda z: (z, z), "answers with tuple"),
     ],
 )

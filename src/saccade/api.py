@@ -124,20 +124,20 @@ def probe(
 
 
 def _try_out(subject: Subject, images: Images) -> None:
-    """Two images, so that a model that does not take them is told so in one sentence."""
+    """Two images, so that for a model that does not take them there is one sentence. Of the answer probes judge."""
     x = images.batch(torch.arange(len(images), device=images.y.device))
     if subject.channels > 1 and x.shape[1] not in (1, subject.channels):
         raise SaccadeError(
             f"channels must be 1 or {x.shape[1]}, as the data have {x.shape[1]}, not {subject.channels}."
         )
+    ready = subject.prepared(x)
     try:
-        subject.logits(x)
-    except SaccadeError:
-        raise
+        with evaluating(subject.model), torch.no_grad():
+            subject.model(ready)
     except Exception as error:
         raise SaccadeError(
-            f"the model does not take images of shape {tuple(subject.prepared(x).shape[1:])} ({in_words(error)}); name the "
-            "size or the channels that it takes, as in size=224 or channels=1."
+            f"the model does not take images of shape {tuple(ready.shape[1:])} ({in_words(error)}); name the size or the "
+            "channels that it takes, as in size=224 or channels=1."
         ) from error
 
 

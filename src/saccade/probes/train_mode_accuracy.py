@@ -27,6 +27,6 @@ def train_mode_accuracy(
         torch.manual_seed(rng.seed_of(data.seed, "train mode"))
         for start in range(0, len(images), batch):
             index = torch.arange(start, min(start + batch, len(images)), device=images.y.device)
-            logits = model(subject.prepared(images.batch(index)))
+            logits = subject.checked(model(subject.prepared(images.batch(index))), len(index))
             hits.append((logits.argmax(1) == images.y[index]).cpu().numpy())
     yield Row.mean("accuracy_in_train_mode", np.concatenate(hits), split=split)

@@ -61,9 +61,12 @@ class Subject:
     def logits(self, x: Tensor) -> Tensor:
         """x: (n, c, h, w), float in [0, 1]. The modes of the model and of all its parts are put back afterwards."""
         with evaluating(self.model), torch.no_grad():
-            answer = self.model(self.prepared(x))
+            return self.checked(self.model(self.prepared(x)), len(x))
+
+    def checked(self, answer: Tensor, n: int) -> Tensor:
+        """The answer to n images, in at least single precision."""
         if self.classes:
-            check_answer(answer, len(x), self.classes)
+            check_answer(answer, n, self.classes)
         return answer.float() if answer.dtype in (torch.float16, torch.bfloat16) else answer
 
     def all_logits(self, images: Images) -> Iterator[tuple[Tensor, Tensor]]:
