@@ -136,8 +136,8 @@ def _try_out(subject: Subject, images: Images) -> None:
             subject.model(ready)
     except Exception as error:
         raise SaccadeError(
-            f"the model does not take images of shape {tuple(ready.shape[1:])} ({in_words(error)}); name the size or the "
-            "channels that it takes, as in size=224 or channels=1."
+            f"the model does not take images of shape {tuple(ready.shape[1:])} ({in_words(error)}); name the size or "
+            "the channels that it takes, as in size=224 or channels=1."
         ) from error
 
 
