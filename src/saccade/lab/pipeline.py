@@ -83,7 +83,7 @@ def fetch(tasks: Sequence[Task], say: Say, progress: sources.Progress = lambda d
         files = sources.verify(name)
         for found in files:
             if found.state == "damaged":
-                raise DamagedFile(f"{found.file} is damaged and was not used; mend it with `{found.remedy}`.")
+                raise DamagedFile(f"{found.file} is damaged and was not used; repair it with `{found.remedy}`.")
         if any(found.state == "missing" for found in files):
             say(f"{name} is not here yet; fetching it")
             sources.fetch(name, report=lambda line: say(f"  {line}"), progress=progress)

@@ -112,7 +112,8 @@ def read(file: str | Path) -> Sheet:
         rows, names = rows[1:], True
         if not rows:
             raise SaccadeError(f"{file} has a header and no numbers below it.")
-    lines, wide, ids = [i for i, _ in rows], len(_cells(rows[0][1], mark)), ()
+    lines, wide = [i for i, _ in rows], len(_cells(rows[0][1], mark))
+    ids: Sequence[str] = ()
     # A header of spaces cannot show an empty name; then it has one name fewer than there are columns.
     if names and wide > 1 and (_says_which(first[0], rows, mark) or len(first) == wide - 1):
         ids, rows = _apart(rows, mark)
@@ -121,8 +122,8 @@ def read(file: str | Path) -> Sheet:
     values = _numbers(str(file), rows, mark)
     if names and not ids and wide > 2 and _looks_like_ids(values):
         raise SaccadeError(
-            f"the first column of {file} ({first[0]}) has a whole number of its own in every row, and looks like one that "
-            "says which image a row is of; call it id in the header, or leave it out."
+            f"the first column of {file} ({first[0]}) has a whole number of its own in every row, and looks like one "
+            "that says which image a row is of; call it id in the header, or leave it out."
         )
     return Sheet(str(file), values, lines, ids)
 
