@@ -4,10 +4,11 @@ import pytest
 import torch
 
 from saccade import registry
+from saccade.cli import terminal
 from saccade.lab import launch, pipeline, plan
 from saccade.lab.store import TRAINING, Lab
 from saccade.lab.worker import load, perform
-from saccade.spec import Probe, Recipe, Run, Settings, Task
+from saccade.spec import Probe, Recipe, Run, SaccadeError, Settings, Task
 
 DRAWN = Settings(digits="procedural_digits", scenes="procedural_textures", backgrounds=2)
 GOOD = Probe("accuracy", splits=("id",), n=20)
@@ -128,3 +129,40 @@ def test_the_report_names_what_a_probe_did_not_give(lab, plugin):
     list(perform(lab, faulty))
     facts = pipeline.facts(pipeline.Session(session.study, "smoke", session.chosen, lab, (faulty,)))
     assert facts["remarks"][0].startswith(f"arm, seed 0: probe faulty failed: {WHY}")
+
+
+def _killed_at_start(monkeypatch, times):
+    """The first workers are killed before they are ready."""
+    begin, started = launch.start, []
+
+    def start(*args):
+        started.append(begin(*args))
+        if len(started) <= times:
+            started[-1].process.kill()
+        return started[-1]
+
+    monkeypatch.setattr(launch, "start", start)
+    return started
+
+
+def test_a_worker_killed_at_its_start_is_replaced(lab, monkeypatch):
+    started = _killed_at_start(monkeypatch, 1)
+    events = list(launch.local([task(GOOD)], lab, places=["cpu"]))
+    assert events[-1]["event"] == "finished" and len(started) == 2
+
+
+def test_workers_that_are_always_killed_at_their_start_end_the_launch_in_words(lab, monkeypatch):
+    started = _killed_at_start(monkeypatch, 99)
+    with pytest.raises(SaccadeError, match=r"could not start \(3 were killed at their start, the last by signal 9\)"):
+        list(launch.local([task(GOOD)], lab, places=["cpu"]))
+    assert len(started) == launch.RETRIES + 1
+
+
+def test_waiting_is_said_once_with_whom_for(lab):
+    held = lab.claim(task().run, {})
+    (event,) = perform(lab, task())
+    assert event["event"] == "busy" and event["holder"].startswith("process ")
+    board = terminal.Board([task()], (), {}, 1)
+    assert f"waiting for {event['holder']}" in board.hear({**event, "task": task()})
+    assert board.hear({**event, "task": task()}) == ""
+    held.release()

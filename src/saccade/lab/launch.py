@@ -30,6 +30,7 @@ Event = dict[str, Any]
 
 FREE = ("ready", "busy", "finished", "diverged", "timeout", "failed", "stopped", "refused")  # the worker has no task
 RETRIES = 2  # how often a task whose worker died is tried again
+MOST_JOBS = 256  # worker processes; each loads torch
 POLL = 1.0  # seconds between looks at runs that another launcher has
 PATIENCE = 60.0  # seconds that a stopping worker gets to save
 SHARERS = 4  # runs that share a GPU at most
@@ -51,6 +52,8 @@ def devices(device: str, jobs: int | None = None) -> list[str]:
         raise SaccadeError(suggest("device", device, ("auto", "cpu", "cuda", "cuda:0", "mps")))
     if jobs is not None and jobs < 1:
         raise SaccadeError(f"--jobs must be at least 1, not {jobs}.")
+    if jobs is not None and jobs > MOST_JOBS:
+        raise SaccadeError(f"--jobs must be at most {MOST_JOBS}, not {jobs}; this machine has {cores()} cores.")
     if "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get("WORLD_SIZE", "1") != "1":
         jobs = 1  # torchrun: all its processes share one run at a time
     gpus = _gpus() if kind in ("auto", "cuda") else 0
@@ -118,21 +121,27 @@ def start(lab: Lab, device: str, plugins: Sequence[str], inbox: queue.Queue[tupl
     command += [word for plugin in plugins for word in ("--plugin", plugin)]
     env = {**os.environ, **ALLOCATOR, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     # A session of its own: Ctrl-C reaches the launcher alone, which then asks the workers to save.
-    process = subprocess.Popen(
-        command,
-        env=env,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    try:
+        process = subprocess.Popen(
+            command,
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise SaccadeError(f"a worker process could not start ({error.strerror}); use fewer --jobs.") from error
     worker = Worker(process, device)
 
     def read(stream: IO[str]) -> None:
         with stream:
             for line in stream:
-                inbox.put((worker, json.loads(line)))
+                with contextlib.suppress(ValueError):  # the last line of a worker that was killed while it wrote
+                    inbox.put((worker, json.loads(line)))
         inbox.put((worker, None))  # the end: the worker is gone
 
     def overhear(stream: IO[str]) -> None:
@@ -155,6 +164,7 @@ def local(
     fatal: set[str] = set()  # tasks with a probe that kills workers: it is not asked again now, also not on `retry`
     inbox: queue.Queue[tuple[Worker, Event | None]] = queue.Queue()
     workers = [start(lab, place, plugins, inbox) for place in places[: len(pending)]]
+    stillborn = 0  # workers in a row that died before they were ready
     try:
         while pending or elsewhere or any(w.tasks for w in workers):
             for worker in workers:
@@ -171,11 +181,14 @@ def local(
                 worker, event = inbox.get(timeout=POLL / 2)
                 if event is None:
                     workers.remove(worker)
+                    stillborn += _check_start(worker, stillborn)
                     yield from _bury(lab, worker, pending, deaths, fatal)
                     if pending or elsewhere:
                         workers.append(start(lab, worker.device, plugins, inbox))
                     continue
                 task = worker.tasks.get(event.get("key", ""))
+                if event["event"] == "ready":
+                    stillborn = 0
                 if event["event"] == "probe":
                     worker.probing[event["key"]] = event["probe_key"]
                 if event["event"] in FREE:
@@ -216,13 +229,23 @@ def costs(tasks: Sequence[Task], lab: Lab, device: str, plugins: Sequence[str] =
     inbox: queue.Queue[tuple[Worker, Event | None]] = queue.Queue()
     workers = [start(lab, place, plugins, inbox) for place in devices(device)[: len(tasks)]]
     out: dict[int, Event] = {}
+    stillborn = 0
     try:
         for i, task in enumerate(tasks):
             workers[i % len(workers)].send({"do": "cost", "tasks": [plain(task)], "at": i})
         while len(out) < len(tasks):
             worker, event = inbox.get()
             if event is None:
-                raise SaccadeError("the cost of a run could not be measured: " + _words(worker))
+                if stillborn >= RETRIES or worker.process.wait() >= 0:
+                    raise SaccadeError("the cost of a run could not be measured: " + _words(worker))
+                stillborn += 1
+                _hang_up(worker)
+                at = workers.index(worker)
+                workers[at] = start(lab, worker.device, plugins, inbox)
+                for i in range(at, len(tasks), len(workers)):
+                    if i not in out:
+                        workers[at].send({"do": "cost", "tasks": [plain(tasks[i])], "at": i})
+                continue
             if event["event"] == "refused":
                 raise SaccadeError(event["reason"])
             if event["event"] == "cost":
@@ -238,8 +261,6 @@ def _bury(
     """A worker died. Its tasks are tried again, each alone; a task that kills workers is marked failed."""
     _hang_up(worker)
     code = worker.process.wait()
-    if not worker.tasks and not worker.waiting:  # it never got ready: trying again would loop for ever
-        raise SaccadeError("a worker process could not start: " + _words(worker))
     for key, task in worker.tasks.items():
         deaths[key] += 1
         done = lab.done(key)
@@ -259,6 +280,20 @@ def _bury(
             continue
         lab.finish(key, {"outcome": "failed", "reason": reason, "seconds": 0.0, "step": 0}, None)
         yield {"event": "failed", "key": key, "task": task, "reason": reason}
+
+
+def _check_start(worker: Worker, before: int) -> bool:
+    """Whether a worker died before it was ready. Trying again for ever would loop, but one that was killed is replaced.
+
+    A worker that ends by itself there met what the next one will meet too.
+    """
+    if worker.tasks or worker.waiting:
+        return False
+    code = worker.process.wait()
+    if code >= 0 or before >= RETRIES:
+        killed = f" ({before + 1} were killed at their start, the last by signal {-code})" if code < 0 else ""
+        raise SaccadeError(f"a worker process could not start{killed}: {_words(worker)}")
+    return True
 
 
 def _fatal(lab: Lab, task: Task, probe_key: str) -> list[Probe]:

@@ -151,11 +151,8 @@ def facts(session: Session) -> dict[str, Any]:
     """Environment, time and counts for the report."""
     lab, wall = session.lab, _wall(session)
     done = [d for d in (lab.done(t.run.key) for t in session.tasks) if d is not None]
-    seen = {
-        json.dumps(lab.described(t.run.key)["facts"], sort_keys=True)
-        for t in session.tasks
-        if lab.done(t.run.key) is not None
-    }
+    described = [lab.described(t.run.key) for t in session.tasks if lab.done(t.run.key) is not None]
+    seen = {json.dumps(f, sort_keys=True) for d in described for f in (d["facts"], *d.get("later", ()))}
     environments = [json.loads(s) for s in sorted(seen)]
     faults = [f"{f['arm']}, seed {f['seed']}: {f['why']}" for f in session.table().faults]
     sets = plan.sets_of(session.tasks)

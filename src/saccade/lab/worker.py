@@ -51,7 +51,8 @@ def perform(
         yield {"event": "refused", "reason": str(error)}
         return
     if lease is None:
-        yield {"event": "busy"}
+        holder = lab.holder(key) or {}
+        yield {"event": "busy", "holder": f"process {holder.get('pid', '?')} on {holder.get('host', '?')}"}
         return
     try:
         done = lab.done(key)
