@@ -236,10 +236,10 @@ def costs(tasks: Sequence[Task], lab: Lab, device: str, plugins: Sequence[str] =
         while len(out) < len(tasks):
             worker, event = inbox.get()
             if event is None:
+                _hang_up(worker)
                 if stillborn >= RETRIES or worker.process.wait() >= 0:
                     raise SaccadeError("the cost of a run could not be measured: " + _words(worker))
                 stillborn += 1
-                _hang_up(worker)
                 at = workers.index(worker)
                 workers[at] = start(lab, worker.device, plugins, inbox)
                 for i in range(at, len(tasks), len(workers)):
@@ -259,7 +259,6 @@ def _bury(
     lab: Lab, worker: Worker, pending: collections.deque[Task], deaths: collections.Counter[str], fatal: set[str]
 ) -> Iterator[Event]:
     """A worker died. Its tasks are tried again, each alone; a task that kills workers is marked failed."""
-    _hang_up(worker)
     code = worker.process.wait()
     for key, task in worker.tasks.items():
         deaths[key] += 1
@@ -287,6 +286,7 @@ def _check_start(worker: Worker, before: int) -> bool:
 
     A worker that ends by itself there met what the next one will meet too.
     """
+    _hang_up(worker)
     if worker.tasks or worker.waiting:
         return False
     code = worker.process.wait()
