@@ -23,8 +23,9 @@ from dataclasses import dataclass, field
 from typing import IO, Any
 
 from saccade import registry
+from saccade.lab import identity
 from saccade.lab.store import Lab
-from saccade.spec import Probe, SaccadeError, Task, plain, suggest
+from saccade.spec import Outcome, Probe, SaccadeError, Task, plain, suggest
 
 Event = dict[str, Any]
 
@@ -104,9 +105,7 @@ class Worker:
     device: str
     tasks: dict[str, Task] = field(default_factory=dict)
     waiting: bool = False  # ready for a task
-    probing: dict[str, str] = field(
-        default_factory=dict
-    )  # the probe that each task was last heard to be at, by its key
+    probing: dict[str, tuple[str, float]] = field(default_factory=dict)  # key and share of the probe each task is at
     last_words: collections.deque[str] = field(default_factory=lambda: collections.deque(maxlen=30))
 
     def send(self, order: Event) -> None:
@@ -190,7 +189,7 @@ def local(
                 if event["event"] == "ready":
                     stillborn = 0
                 if event["event"] == "probe":
-                    worker.probing[event["key"]] = event["probe_key"]
+                    worker.probing[event["key"]] = (event["probe_key"], event["share"])
                 if event["event"] in FREE:
                     worker.tasks.pop(event.get("key", ""), None)
                     worker.waiting = not worker.tasks
@@ -269,15 +268,17 @@ def _bury(
             continue
         how = f"signal {-code}, perhaps out of memory" if code < 0 else f"exit code {code}"
         reason = f"its worker process died {deaths[key]} times ({how}): {_words(worker)}"
-        if done is not None and done["outcome"] == "finished":  # then it died of a probe, and the run stays finished
-            for probe in _fatal(lab, task, worker.probing.get(key, "")):
-                lab.put_failure(key, probe, registry.card("probe", probe.name).version, reason)
+        if done is not None and done["outcome"] == Outcome.FINISHED:  # it died of a probe, and stays finished
+            probe_key, share = worker.probing.get(key, ("", 1.0))
+            for probe in _fatal(lab, task, probe_key, share):
+                version, outside = registry.card("probe", probe.name).version, identity.of_probe(probe)
+                lab.put_failure(key, probe, version, reason, share, outside)
                 yield {"event": "probe failed", "key": key, "task": task, "probe": probe.name, "reason": reason}
             deaths[key] = 0
             fatal.add(key)
             pending.appendleft(task)  # for the other probes, and to be told that it is finished
             continue
-        lab.finish(key, {"outcome": "failed", "reason": reason, "seconds": 0.0, "step": 0}, None)
+        lab.finish(key, {"outcome": Outcome.FAILED, "reason": reason, "seconds": 0.0, "step": 0}, None)
         yield {"event": "failed", "key": key, "task": task, "reason": reason}
 
 
@@ -296,9 +297,9 @@ def _check_start(worker: Worker, before: int) -> bool:
     return True
 
 
-def _fatal(lab: Lab, task: Task, probe_key: str) -> list[Probe]:
+def _fatal(lab: Lab, task: Task, probe_key: str, share: float) -> list[Probe]:
     """The probe that a worker died of; all that are left where it died before it named one."""
-    left = [p for p in task.probes if lab.rows(task.run.key, p) is None]
+    left = [p for p in task.probes if lab.rows(task.run.key, p, share) is None]
     return [p for p in left if p.key == probe_key] or left
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
 from saccade import registry
-from saccade.lab import launch
+from saccade.lab import identity, launch
 from saccade.lab.store import TRAINING, Lab, seal, unseal, write_atomic
 from saccade.lab.table import Record, Table, gap, record
-from saccade.spec import DamagedFile, Probe, Run, Task, digest
+from saccade.spec import MILESTONES, DamagedFile, Outcome, Probe, Run, SaccadeError, Task, digest
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class Plan:
     complete: tuple[Task, ...]
     failed: tuple[Task, ...]  # failed earlier; tried again on request only
     stale: Mapping[str, str]  # key -> why its results no longer count
+    changed: tuple[str, ...]  # sentences on code or data from outside that are not what they were
     damaged: Mapping[str, list[str]]  # key -> files
     faults: Mapping[str, list[str]]  # key -> probes that gave no rows earlier, with the reason; asked again on request
 
@@ -45,19 +47,19 @@ def examine(lab: Lab, tasks: Sequence[Task], retry: bool = False) -> Plan:
             parts["train"].append(task)
             continue
         done = lab.done(key)
-        if done is not None and (why := _stale(lab, task.run)):
+        if done is not None and (why := _stale(lab, task, done)):
             stale[key] = why
             done = None
         if done is None:
             parts["train"].append(task)
-        elif done["outcome"] == "failed":
+        elif done["outcome"] == Outcome.FAILED:
             parts["train" if retry else "failed"].append(task)
-        elif done["outcome"] != "finished" or not unmeasured(lab, task, retry):
+        elif done["outcome"] != Outcome.FINISHED or not _still_to_measure(lab, task, retry):
             parts["complete"].append(task)
         else:
             parts["measure"].append(task)
         if done is not None and (failed := _faults(lab, task)):
-            faults[key] = [f"{probe.name}: {reason}" for probe, reason in failed.items()]
+            faults[key] = failed
     return Plan(
         tuple(tasks),
         tuple(parts["train"]),
@@ -65,13 +67,29 @@ def examine(lab: Lab, tasks: Sequence[Task], retry: bool = False) -> Plan:
         tuple(parts["complete"]),
         tuple(parts["failed"]),
         stale,
+        _changed(lab, parts["train"]),
         damaged,
         faults,
     )
 
 
-def _stale(lab: Lab, run: Run) -> str:
+def _changed(lab: Lab, tasks: Sequence[Task]) -> tuple[str, ...]:
+    """One sentence per model and data set whose code or folder is not what it was in earlier runs of this lab."""
+    outside = [t.run for t in tasks if t.run.code or t.run.content]
+    if not outside:
+        return ()
+    earlier = []
+    for key in lab.keys():  # noqa: SIM118 - a Lab is no mapping
+        with contextlib.suppress(SaccadeError, KeyError, TypeError, OSError):
+            earlier.append(lab.run(key))
+    return tuple(dict.fromkeys(why for run in outside if (why := identity.changed_since(run, earlier))))
+
+
+def _stale(lab: Lab, task: Task, done: Mapping[str, Any]) -> str:
     """Why a finished run no longer answers for its specification; empty when it does."""
+    run = task.run
+    if done.get("exported") and done["outcome"] == Outcome.FINISHED and unmeasured(lab, task):
+        return "it came from an export without weights, and more is asked of it than the export holds"
     trained = lab.described(run.key)["facts"].get("versions", {})
     for kind, name in (("model", run.model), ("data", run.data)):
         now = registry.card(kind, name).version
@@ -80,25 +98,42 @@ def _stale(lab: Lab, run: Run) -> str:
     return ""
 
 
-def unmeasured(lab: Lab, task: Task, retry: bool = False) -> list[Probe]:
-    """The probes of a task without rows of their present version. One that failed is asked again on `retry` only."""
-    failed = {} if retry else _faults(lab, task)
-    return [probe for probe in task.probes if probe not in failed and not _measured(lab, task, probe)]
+def unmeasured(lab: Lab, task: Task, share: float = 1.0, retry: bool = False) -> list[Probe]:
+    """Probes whose rows the lab lacks, at the whole budget or at a milestone that the run has kept.
 
-
-def _measured(lab: Lab, task: Task, probe: Probe) -> bool:
-    have = lab.rows(task.run.key, probe)
-    return have is not None and have["version"] == registry.card("probe", probe.name).version
-
-
-def _faults(lab: Lab, task: Task) -> dict[Probe, str]:
-    """The probes of a task that failed in their present version, with the reason."""
-    found = {}
+    One that failed there, or at the whole budget, is asked again on `retry` only.
+    """
+    if share != 1 and not lab.has_milestone(task.run.key, share):
+        return []
+    missing = []
     for probe in task.probes:
-        failed = lab.failure(task.run.key, probe)
-        if failed is not None and failed["version"] == registry.card("probe", probe.name).version:
-            found[probe] = str(failed["reason"])
-    return found
+        asked = share == 1 or registry.card("probe", probe.name).extra.get("milestones", True)
+        failed = not retry and any(_current(probe, lab.failure(task.run.key, probe, at)) for at in (1.0, share))
+        if asked and not failed and not _current(probe, lab.rows(task.run.key, probe, share)):
+            missing.append(probe)
+    return missing
+
+
+def _current(probe: Probe, document: Mapping[str, Any] | None) -> bool:
+    """Whether rows, or a failure, are of the probe as it is now."""
+    now = (registry.card("probe", probe.name).version, identity.of_probe(probe))
+    return document is not None and (document["version"], document.get("outside", "")) == now
+
+
+def _faults(lab: Lab, task: Task) -> list[str]:
+    """The probes of a task that failed as they are now, with the reason."""
+    found: dict[str, None] = {}
+    for share in (1.0, *MILESTONES):
+        for probe in task.probes:
+            failed = lab.failure(task.run.key, probe, share)
+            if failed is not None and _current(probe, failed):
+                found[f"{probe.name}: {failed['reason']}"] = None
+    return list(found)
+
+
+def _still_to_measure(lab: Lab, task: Task, retry: bool = False) -> list[Probe]:
+    """A probe per measurement that is missing, milestones included."""
+    return [probe for share in (1.0, *MILESTONES) for probe in unmeasured(lab, task, share, retry)]
 
 
 def sets_of(tasks: Sequence[Task]) -> list[str]:
@@ -110,8 +145,12 @@ def sets_of(tasks: Sequence[Task]) -> list[str]:
     return sorted(names)
 
 
-def table_of(lab: Lab, tasks: Sequence[Task]) -> Table:
-    """Every row that the lab has of these tasks; runs without a result are listed as gaps."""
+def table_of(lab: Lab, tasks: Sequence[Task], share: float = 1.0) -> Table:
+    """Every row that the lab has of these tasks; runs without a result are listed as gaps.
+
+    At a share of the budget: what was measured at that milestone. A run that its stopping rule ended earlier had
+    nothing left to change, so it appears with its final rows; one that kept no weights there does not appear.
+    """
     rows: list[Record] = []
     gaps: list[Record] = []
     faults: list[Record] = []
@@ -121,16 +160,21 @@ def table_of(lab: Lab, tasks: Sequence[Task]) -> Table:
         if done is None:
             gaps.append(gap(task, "not run yet"))
             continue
-        if done["outcome"] != "finished":
+        if done["outcome"] != Outcome.FINISHED:
             gaps.append(gap(task, f"{done['outcome']}: {done['reason']}"))
-        for probe in (TRAINING, *task.probes):
-            document = lab.rows(key, probe)
+        taken = 1.0 if done["step"] <= share * task.run.recipe.steps else share
+        for probe in task.probes:
+            document = lab.rows(key, probe, taken)
             if document is not None:
                 rows.extend(record(task, r) for r in document["rows"])
-            elif done["outcome"] == "finished":
+            elif done["outcome"] == Outcome.FINISHED and taken == 1:
                 failed = lab.failure(key, probe)
                 why = f"failed: {failed['reason']}" if failed else "not measured yet"
                 faults.append({**gap(task, f"probe {probe.name} {why}"), "probe": probe.name})
+        trained = lab.rows(key, TRAINING)
+        if trained is not None:  # of the curve only what had happened by then
+            until = taken * task.run.recipe.images
+            rows.extend(record(task, r) for r in trained["rows"] if r["at"].get("images", 0) <= until)
     return Table(tuple(rows), tuple(gaps), tuple(faults))
 
 
@@ -153,7 +197,7 @@ class Cost:
         return max(sum(self.seconds.values()) / max(1, jobs), max(self.seconds.values(), default=0.0))
 
 
-def price(plan: Plan, lab: Lab, device: str, plugins: Sequence[str] = (), retry: bool = False) -> Cost:
+def price(plan: Plan, lab: Lab, device: str, plugins: Sequence[str] = ()) -> Cost:
     """Cost of what is left: for each net a line over the batch, fitted to steps timed here once and kept in the lab."""
     kinds = {_kind(t.run, device): t for t in plan.todo}
     path = lab.root / "costs.json"
@@ -173,8 +217,15 @@ def price(plan: Plan, lab: Lab, device: str, plugins: Sequence[str] = (), retry:
         recipe = task.run.recipe
         step = each["step_seconds"] + each["picture_seconds"] * recipe.batch
         train = recipe.steps * step if task.run.key in training else 0.0
-        seconds[task.run.key] = train + sum(map(answers, unmeasured(lab, task, retry))) * each["answer_seconds"]
+        seconds[task.run.key] = train + sum(map(answers, _to_measure(lab, task, training))) * each["answer_seconds"]
     return Cost(seconds, max((known[k].get("memory", 0.0) for k in kinds), default=0.0))
+
+
+def _to_measure(lab: Lab, task: Task, training: Set[str]) -> list[Probe]:
+    """As many as will be asked for; a run that is still to be trained has its milestones ahead of it."""
+    if task.run.key in training:
+        return [p for p in task.probes for _ in range(1 + len(MILESTONES))]
+    return _still_to_measure(lab, task, retry=True)
 
 
 def _kind(run: Run, device: str) -> str:

@@ -25,14 +25,17 @@ from saccade import models, registry
 from saccade.data.fetch.sets import SETS
 from saccade.data.images import Source
 from saccade.errors import in_words
+from saccade.lab import identity, origin
 from saccade.lab.plan import sets_of, unmeasured
 from saccade.lab.store import TRAINING, Lab, Lease
 from saccade.layers import kernels
-from saccade.spec import DamagedFile, Probe, Row, Run, SaccadeError, Settings, Task, plain
+from saccade.spec import MILESTONES, DamagedFile, Outcome, Probe, Row, Run, SaccadeError, Settings, Task, plain
 from saccade.subjects.subject import Subject
 from saccade.training import cost, distributed
+from saccade.training.events import Done, Milestone, Step, Watch
 from saccade.training.lockstep import Grouped
-from saccade.training.loop import Done, Step, Watch, train, train_together
+from saccade.training.loop import train, train_together
+from saccade.training.resume import pack_weights
 
 SAVE_EVERY = float(os.environ.get("SACCADE_SAVE_EVERY", "15"))  # seconds of training that a kill may cost
 TELL_EVERY = 0.5
@@ -56,13 +59,13 @@ def perform(
         return
     try:
         done = lab.done(key)
-        if done is None or (retry and done["outcome"] == "failed"):
+        if done is None or (retry and done["outcome"] == Outcome.FAILED):
             yield from _train(lab, task.run, device, lease, stopping)
             done = lab.done(key)
         if done is None:
             yield {"event": "stopped"}
             return
-        if done["outcome"] == "finished":
+        if done["outcome"] == Outcome.FINISHED:
             yield from _measure(lab, task, device, stopping, retry)
         yield {"event": done["outcome"], "reason": done["reason"], "seconds": done["seconds"]}
     except SaccadeError as error:  # damage or a full disk: nothing about the run itself
@@ -126,7 +129,7 @@ def _train(lab: Lab, run: Run, device: str, lease: Lease, stopping: Callable[[],
         raise
     except Exception as error:
         lab.log(run.key, {"event": "failed", "trace": traceback.format_exc()})
-        lab.finish(run.key, {"outcome": "failed", "reason": in_words(error), "seconds": 0.0, "step": 0}, None)
+        lab.finish(run.key, {"outcome": Outcome.FAILED, "reason": in_words(error), "seconds": 0.0, "step": 0}, None)
 
 
 class Diary:
@@ -138,13 +141,15 @@ class Diary:
         self.resume = lab.load_state(run.key)
         lab.log(run.key, {"event": "resumed" if self.resume else "started", "device": device, "pid": os.getpid()})
 
-    def take(self, event: Step | Watch | Done) -> Iterator[Event]:
+    def take(self, event: Step | Watch | Milestone | Done) -> Iterator[Event]:
         """Yields what is worth telling. `over`: nothing more will be kept."""
         key = self.run.key
         if self.over or self.lease.lost.is_set():  # this machine slept or hung, and another one went on with the run
             self.over = True
         elif isinstance(event, Watch):
             self.lab.log(key, {"event": "watch", **plain(event)})
+        elif isinstance(event, Milestone):
+            self.lab.save_milestone(key, event.share, event.weights())
         elif isinstance(event, Done):
             _finish(self.lab, self.run, event)
             self.over = True
@@ -175,56 +180,56 @@ def _finish(lab: Lab, run: Run, end: Done) -> None:
     ]
     lab.put_rows(run.key, TRAINING, 1, rows)
     outcome = {"outcome": end.outcome, "reason": end.reason, "seconds": end.seconds, "step": end.step}
-    weights = None
-    if end.outcome == "finished":
-        weights = packed(end.model)
-    lab.finish(run.key, outcome, weights)
+    lab.finish(run.key, outcome, pack_weights(end.model) if end.outcome is Outcome.FINISHED else None)
     lab.log(run.key, {"event": end.outcome, "reason": end.reason})
 
 
-def packed(model: torch.nn.Module) -> bytes:
-    """The weights. Each in memory of its own, since tied ones would be refused: they share theirs."""
-    return safetensors.torch.save({k: v.detach().cpu().contiguous().clone() for k, v in model.state_dict().items()})
-
-
 def _measure(lab: Lab, task: Task, device: str, stopping: Callable[[], bool], retry: bool) -> Iterator[Event]:
-    key, subject = task.run.key, None
-    for probe in unmeasured(lab, task, retry):
-        version = registry.card("probe", probe.name).version
-        if stopping():
-            return
-        yield {"event": "probe", "probe": probe.name, "probe_key": probe.key}
-        try:
-            subject = subject or load(lab, task.run, device)
-            data = Source(task.run.data, task.run.data_args, task.run.seed, device)
-            rows, each = _answers(registry.find("probe", probe.name)(subject, data, **probe.settings))
-        except DamagedFile:  # weights or data, not the probe
-            raise
-        except Exception as error:
-            reason = str(error) if isinstance(error, SaccadeError) else in_words(error)
-            lab.log(key, {"event": "probe failed", "probe": probe.name, "trace": traceback.format_exc()})
-            lab.put_failure(key, probe, version, reason)
-            yield {"event": "probe failed", "probe": probe.name, "reason": reason}
-            continue
-        lab.put_rows(key, probe, version, rows, each)
+    """Every probe that the lab lacks, of the finished model first and then at its milestones.
+
+    A probe's failure belongs to the probe: it is kept with its reason, and the run stays finished.
+    """
+    key, failed = task.run.key, set()
+    for share in (1.0, *MILESTONES):
+        subject = None
+        for probe in (p for p in unmeasured(lab, task, share, retry) if p not in failed):
+            if stopping():
+                return
+            yield {"event": "probe", "probe": probe.name, "probe_key": probe.key, "share": share}
+            version, outside = registry.card("probe", probe.name).version, identity.of_probe(probe)
+            try:
+                subject = subject or load(lab, task.run, device, share)
+                data = Source(task.run.data, task.run.data_args, task.run.seed, device)
+                rows = list(registry.find("probe", probe.name)(subject, data, **probe.settings))
+                stored = [plain({"metric": r.metric, "value": float(r.value), "n": r.n, "at": r.at}) for r in rows]
+                each = _pack_outcomes(rows) if share == 1 else None  # of a milestone only the numbers are kept
+            except DamagedFile:  # weights or data, not the probe
+                raise
+            except Exception as error:
+                reason = str(error) if isinstance(error, SaccadeError) else in_words(error)
+                lab.log(key, {"event": "probe failed", "probe": probe.name, "trace": traceback.format_exc()})
+                lab.put_failure(key, probe, version, reason, share, outside)
+                failed.add(probe)
+                yield {"event": "probe failed", "probe": probe.name, "reason": reason}
+                continue
+            lab.put_rows(key, probe, version, stored, each, share, outside)
 
 
-def _answers(rows: Iterator[Row]) -> tuple[list[Event], bytes | None]:
-    """A probe's rows as they are stored, and the per-image outcomes behind them."""
-    asked = list(rows)
-    each = {f"row{i}": np.asarray(r.each) for i, r in enumerate(asked) if r.each is not None}
-    outcomes = io.BytesIO()
-    np.savez_compressed(outcomes, allow_pickle=False, **each)
-    stored = [plain({"metric": r.metric, "value": float(r.value), "n": r.n, "at": r.at}) for r in asked]
-    return stored, outcomes.getvalue() if each else None
+def _pack_outcomes(rows: Sequence[Row]) -> bytes | None:
+    each = {f"row{i}": np.asarray(r.each) for i, r in enumerate(rows) if r.each is not None}
+    packed = io.BytesIO()
+    np.savez_compressed(packed, allow_pickle=False, **each)
+    return packed.getvalue() if each else None
 
 
-def load(lab: Lab, run: Run, device: str = "cpu") -> Subject:
-    """A trained run from the lab, weights checked."""
+def load(lab: Lab, run: Run, device: str = "cpu", share: float = 1.0) -> Subject:
+    """A trained run from the lab, or as it was at a milestone; weights checked."""
     data = Source(run.data, run.data_args, run.seed, device)
     images = data("train")
     model = models.build(run.model, images.classes, seed=run.seed, **run.model_args)
-    model.load_state_dict(safetensors.torch.load(lab.weights(run.key)))
+    weights = lab.weights(run.key) if share == 1 else lab.load_milestone(run.key, share)
+    assert weights is not None  # asked for only where there is one
+    model.load_state_dict(safetensors.torch.load(weights))
     return Subject(model.to(device).eval(), images.mean, images.std, device, images.classes)
 
 
@@ -232,10 +237,13 @@ def environment(run: Run, device: str) -> dict[str, Any]:
     """What a reader of run.json needs to judge a difference between two machines."""
     return {
         "versions": {kind: registry.card(kind, getattr(run, kind)).version for kind in ("model", "data")},
+        **origin.software(),
+        "outside": identity.described(run),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": np.__version__,
         "machine": platform.machine(),
+        "cpu": origin.cpu(),
         "system": platform.system(),
         "device": device,
         "threads": torch.get_num_threads(),
