@@ -17,7 +17,7 @@ from saccade.data.images import Source
 from saccade.layers.position_attention import QuadraticAttention, shifts
 from saccade.registry import probe
 from saccade.spec import Row, SaccadeError, Settings
-from saccade.subjects.subject import Subject, standardise
+from saccade.subjects.subject import Subject
 
 SHOWN_SEED = 0  # maps are kept of one replication only
 DECIMALS = 4
@@ -52,7 +52,7 @@ def attention_geometry(
     if model:
         built = models.build(model, images.classes, seed=data.seed, **(args or {})).to(subject.device)
         states["start"] = built.eval()
-    ready = standardise(x, subject.mean, subject.std)
+    ready = subject.prepared(x)
     centres = {state: quadratic_layers(net) for state, net in states.items()}
     if model and centres["trained"]:
         pairs = zip(centres["trained"], centres["start"], strict=True)

@@ -13,7 +13,7 @@ from saccade.analysis.attention import Maps
 from saccade.data.images import Images, Source
 from saccade.registry import probe
 from saccade.spec import Row, Settings
-from saccade.subjects.subject import Subject, standardise
+from saccade.subjects.subject import Subject
 
 SHOWN_SEED = 0  # images are kept of one replication only
 DECIMALS = 5
@@ -69,7 +69,7 @@ def attention_maps(
 
 
 def _maps(subject: Subject, x: Tensor) -> Maps:
-    return attention.maps(subject.model, standardise(x, subject.mean, subject.std))
+    return attention.maps(subject.model, subject.prepared(x))
 
 
 def _difference(images: Images, side: int) -> Tensor:

@@ -11,7 +11,7 @@ from saccade.analysis.equivariance import Move, measure, untrained
 from saccade.data.images import Source
 from saccade.registry import probe
 from saccade.spec import Row, Settings
-from saccade.subjects.subject import Subject, standardise
+from saccade.subjects.subject import Subject
 
 
 @probe(version=1)
@@ -40,7 +40,7 @@ def equivariance(
     map. Layers are named as in the model, with * and ?; those that give no map are counted, with their names.
     """
     images = data(split).head(n)
-    x = standardise(images.batch(torch.arange(len(images), device=images.y.device)), subject.mean, subject.std)
+    x = subject.prepared(images.batch(torch.arange(len(images), device=images.y.device)))
     moves = [
         Move(kind, float(amount))
         for kind, amounts in (("shift", shift), ("padded_shift", padded_shift), ("rotate", rotate), ("scale", scale))
