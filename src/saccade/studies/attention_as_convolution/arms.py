@@ -9,11 +9,11 @@ from typing import Any
 from saccade.spec import Probe, Recipe, Run, Scale, Settings, Task
 from saccade.study import Choice
 
-RESNET, ISO, NONISO, LEARNED, CONTENT = "ResNet", "isotropic", "non-isotropic", "learned", "learned + content"
+RESNET, ISO, NONISO, RELATIVE, CONTENT = "ResNet", "isotropic", "non-isotropic", "learned", "learned + content"
 PAIR, PATCH, VIT, LENET = "SAN pairwise", "SAN patchwise", "ViT", "LeNet"
-ATTENTION = (ISO, NONISO, LEARNED, CONTENT)
+ATTENTION = (ISO, NONISO, RELATIVE, CONTENT)
 TABLE1 = (RESNET, *ATTENTION)
-TABLE2 = (ISO, LEARNED, CONTENT)
+TABLE2 = (ISO, RELATIVE, CONTENT)
 FAMILIES = (CONTENT, PAIR, PATCH, VIT)  # of Table 3
 EPOCH = 45_000  # images of an epoch at paper scale, where 5 000 are held out
 
@@ -44,10 +44,10 @@ REPORTED: Mapping[str, float] = {
     RESNET: 0.946,
     ISO: 0.943,
     NONISO: 0.939,
-    LEARNED: 0.904,
+    RELATIVE: 0.904,
     CONTENT: 0.864,
     sixteen(ISO): 0.931,
-    sixteen(LEARNED): 0.912,
+    sixteen(RELATIVE): 0.912,
     sixteen(CONTENT): 0.856,
     hierarchical(CONTENT): 0.910,
     PAIR: 0.818,
@@ -159,7 +159,7 @@ def arms(scale: Scale) -> list[Arm]:
         Arm(name=ISO, base=ISO, parts=("table1", "table2", "slips", "data_size"), scales=ALL, look="training"),
         Arm(name=NONISO, base=NONISO, parts=("table1", "slips"), scales=ALL, look="training"),
         Arm(name=sixteen(ISO), base=ISO, parts=("table2",), scales=LARGE, args=_sixteen(ISO, scale)),
-        Arm(name=LEARNED, base=LEARNED, parts=("table1", "table2", "data_size"), scales=ALL, look="maps"),
+        Arm(name=RELATIVE, base=RELATIVE, parts=("table1", "table2", "data_size"), scales=ALL, look="maps"),
         Arm(name=RESNET, base=RESNET, parts=("table1",), scales=ALL, probes=(train_mode,)),
         Arm(
             name=CONTENT,
@@ -184,7 +184,8 @@ def arms(scale: Scale) -> list[Arm]:
             Arm(name=hierarchical(base), base=base, parts=("table3", "slips"), scales=scales, args=ha),
         ]
     rows += [
-        Arm(name=sixteen(base), base=base, parts=("table2",), args=_sixteen(base, scale)) for base in (LEARNED, CONTENT)
+        Arm(name=sixteen(base), base=base, parts=("table2",), args=_sixteen(base, scale))
+        for base in (RELATIVE, CONTENT)
     ]
     rows += [
         Arm(
@@ -252,7 +253,7 @@ def model_of(base: str, scale: Scale, shell: str = "original") -> tuple[str, dic
         RESNET: ("resnet18", {"width": scale(smoke=2, small=8, large=8, paper=64)}),
         ISO: ("quadratic", body),
         NONISO: ("quadratic", {**body, "isotropic": False}),
-        LEARNED: ("learned_relative", {**body, "content": False}),
+        RELATIVE: ("learned_relative", {**body, "content": False}),
         CONTENT: ("learned_relative", body),
         PAIR: ("san", slim),
         PATCH: ("san", {**slim, "pairwise": False}),
@@ -279,7 +280,7 @@ def _sixteen(base: str, scale: Scale) -> dict[str, Any]:
 _ENCODINGS: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
     (ISO, "quadratic", {}),
     (NONISO, "quadratic", {"isotropic": False}),
-    (LEARNED, "learned_relative", {"content": False}),
+    (RELATIVE, "learned_relative", {"content": False}),
     (CONTENT, "learned_relative", {}),
 )
 _REPRODUCTION = {"shell": "reproduction"}
