@@ -8,7 +8,7 @@ ROOT = Path(__file__).parent.parent / "src" / "saccade"
 # Bottom to top. A module imports from entries to its left and from rows above; a package's entry covers all its files.
 ORDER = [
     ["errors", "spec"],
-    ["registry", "stats", "lab.table", "lab.store"],
+    ["registry", "stats", "lab.table", "lab.lease", "lab.store"],
     ["report.figures", "subjects.scores"],
     ["report.axes", "report.draw", "study", "cli.terminal", "report.budget"],
     ["studies", "report.writers", "lab.origin", "lab.identity", "lab.launch", "lab.registration", "lab.export"],

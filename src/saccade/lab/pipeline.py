@@ -16,7 +16,7 @@ from typing import Any
 from saccade import registry
 from saccade.cli import terminal
 from saccade.data.fetch import sources
-from saccade.lab import identity, launch, plan, registration
+from saccade.lab import identity, index, plan, registration, where
 from saccade.lab.store import Lab, seal, unseal, write_atomic
 from saccade.lab.table import Table, join
 from saccade.report import document
@@ -51,6 +51,7 @@ class How:
     redo_damaged: bool = False
     quiet: bool = False
     seconds: float | None = None  # stop cleanly after so long
+    on: where.Where = where.Local()  # noqa: RUF009 - frozen
 
 
 @dataclass(frozen=True)
@@ -259,24 +260,30 @@ def plan_work(
     progress: sources.Progress = lambda done, total: None,
 ) -> Planned:
     """Fetch the data, look at the lab, price what is missing. Every way to train comes through here."""
-    places = launch.devices(how.device, how.jobs)
+    places = how.on.seats(how.device, how.jobs)
     fetch(tasks, say, progress)
     todo = prepare(lab, tasks, how, say)
-    cost = plan.price(todo, lab, places[0], how.plugins)
-    return Planned(todo, cost, tuple(launch.share(places, cost.memory, how.jobs)))
+    cost = how.on.price(todo, lab, places[0], how.plugins)
+    return Planned(todo, cost, tuple(how.on.share(places, cost, how.jobs)))
 
 
 def perform(lab: Lab, planned: Planned, how: How) -> bool:
     """Do what is missing. False when the time was up first; what was under way is saved."""
     board = terminal.Board(planned.todo.tasks, planned.todo.complete, planned.cost.seconds, len(planned.places))
-    events = launch.local(
-        plan.longest_first(planned.todo, planned.cost),
+    work = how.on.begin(
+        planned.todo,
+        planned.cost,
         lab,
         places=planned.places,
+        jobs=how.jobs,
         plugins=how.plugins,
         retry=how.retry,
     )
-    return terminal.follow(events, board, how.quiet, seconds=how.seconds)
+    try:
+        return terminal.follow(work.events, board, how.quiet, seconds=how.seconds)
+    except KeyboardInterrupt:
+        work.interrupted()
+        raise
 
 
 def train(lab: Lab, tasks: Sequence[Task], how: How) -> Table:
@@ -424,6 +431,11 @@ class Written:
 
 def write(session: Session, folder: Path | None = None, formats: Sequence[str] = document.AT_ONCE) -> Written:
     """The report in all formats, from whatever rows the lab has."""
+    with index.reading(session.lab) as lab:
+        return _write(replace(session, lab=lab), folder, formats)
+
+
+def _write(session: Session, folder: Path | None, formats: Sequence[str]) -> Written:
     results = session.results()
     if not len(results.whole):
         raise SaccadeError(
