@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
+
+from saccade.errors import DamagedFile as DamagedFile
+from saccade.errors import SaccadeError as SaccadeError
+from saccade.errors import suggest as suggest
 
 # Part of every run's key. Bump when training gives other numbers for the same specification
 # (tests/test_train.py holds golden losses and fails then).
@@ -51,22 +54,6 @@ class Reason(StrEnum):
     EFFECT_SMALL = "effect small"
     OUT_OF_REACH = "out of reach at this scale"
     NOT_MEASURED = "not measured"
-
-
-class SaccadeError(Exception):
-    """A mistake or a broken input that the user can repair: one sentence with the remedy, exit code 2."""
-
-
-class DamagedFile(SaccadeError):
-    """A file whose content no longer matches its checksum."""
-
-
-def suggest(kind: str, name: str, known: Iterable[str], where: str = "") -> str:
-    """The sentence for an unknown name: what was wrong, the nearest valid name, where to look."""
-    known = sorted(known)
-    near = difflib.get_close_matches(name.replace("-", "_"), known, n=1, cutoff=0.5)
-    hint = f"; did you mean {near[0]}?" if near else f"; known: {', '.join(known) or 'none'}."
-    return f'no {kind} "{name}"{hint}' + (f" ({where})" if where else "")
 
 
 def plain(value: Any) -> Any:

@@ -322,6 +322,8 @@ def run(
     for task in todo.failed:
         done = opened.lab.done(task.run.key) or {}
         tell(f"  {named[task.run.key]} failed earlier ({done.get('reason', '')}); --retry tries it again")
+    for key, faults in todo.faults.items():
+        tell(f"  {named[key]}: probe {'; '.join(faults)} (failed earlier); --retry measures again")
     if dry_run:
         arms = planned.cost.by_arm(todo.todo)
         if json:

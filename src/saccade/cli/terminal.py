@@ -72,6 +72,7 @@ class Board:
             self.arms[task.arm or task.run.model][0] += 1
         self.seconds, self.jobs, self.left = dict(seconds), jobs, sum(seconds.values())
         self.running: dict[str, tuple[Task, str, float]] = {}
+        self.awaited: dict[str, Any] = {}  # who has a run that this call waits for, as it was told last
 
     def hear(self, event: Mapping[str, Any]) -> str:
         """Take one event in; returns a line worth printing, or nothing."""
@@ -91,6 +92,12 @@ class Board:
             if kind != Outcome.FINISHED:
                 return f"{label} {kind}: {event.get('reason', '')}"
             return f"{label} done"
+        elif kind == "busy":
+            if self.awaited.get(key) != event.get("holder"):
+                self.awaited[key] = event.get("holder")
+                return f"{label}: waiting for {event.get('holder')}, which works on it"
+        elif kind == "probe failed":
+            return f"{label}: probe {event['probe']} failed: {event['reason']} (--retry measures again)"
         elif kind == "worker died":
             return f"{label}: its worker died ({event['how']}); tried again"
         return ""

@@ -94,7 +94,7 @@ def _picture(file: Path, size: int, crop: float) -> Tensor:
     try:
         with Image.open(file) as opened:
             picture = opened.convert("RGB")
-    except OSError as error:
+    except Exception as error:  # a broken file raises nearly anything
         raise SaccadeError(f"{file} cannot be read as a picture: {error}; unpack the folder again.") from None
     scale = size / crop / min(picture.size)
     width, height = (max(size, round(scale * s)) for s in picture.size)

@@ -37,6 +37,7 @@ from saccade.stats import sequential
 from saccade.study import Results, Study, arms_of, judge, with_registration
 
 Say = Callable[[str], None]
+FAULTS_SHOWN = 20  # measurements that are missing, each with its reason; gaps.csv has all of them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -371,11 +372,8 @@ def facts(session: Session) -> dict[str, Any]:
     """Environment, time and counts for the report."""
     lab, wall = session.lab, _wall(session)
     done = [d for d in (lab.done(t.run.key) for t in session.tasks) if d is not None]
-    seen = {
-        json.dumps(lab.described(t.run.key)["facts"], sort_keys=True)
-        for t in session.tasks
-        if lab.done(t.run.key) is not None
-    }
+    described = [lab.described(t.run.key) for t in session.tasks if lab.done(t.run.key) is not None]
+    seen = {json.dumps(f, sort_keys=True) for d in described for f in (d["facts"], *d.get("later", ()))}
     environments = [json.loads(s) for s in sorted(seen)]
     sets = plan.sets_of(session.tasks)
     return {
@@ -414,6 +412,9 @@ def _remarks(session: Session, environments: Sequence[Mapping[str, Any]]) -> lis
             f"The number of seeds was changed ({steps}); the p-values take no account of that. "
             "--until decided adds seeds with the error rate spent over the looks."
         )
+    faults = [f"{f['arm']}, seed {f['seed']}: {f['why']}" for f in session.table().faults]
+    if faults:
+        out += [*faults[:FAULTS_SHOWN], f"{len(faults)} measurements are missing in all (gaps.csv)."]
     return out
 
 

@@ -1,6 +1,6 @@
 """The lab folder: the only file that knows its paths. Files are the truth; every write is atomic.
 
-    lab/runs/<key>/  run.json                what was asked, where it ran
+    lab/runs/<key>/  run.json                what was asked, where it ran (and `later`, where it was resumed)
                      lease                   who works on it now; its age is the heartbeat
                      log.jsonl               events, for people
                      state.sealed            what a resumed run goes on from; removed at the end
@@ -9,6 +9,7 @@
                      rows/<probe>.json       one file per measurement, with its own checksum
                      rows/<probe>@<share>.json   the same at a milestone
                      each/<probe>.npz        per-image outcomes behind the rows
+                     failures/<probe>.json   why a probe gave no rows; the run itself is as finished as before
     lab/aside/       damaged or stale run folders, set aside and never read
     lab/studies/     reports and figures: derived, safe to delete
 
@@ -34,6 +35,7 @@ from saccade.lab import lease
 from saccade.lab.lease import Lease
 from saccade.spec import DamagedFile, Probe, Run, SaccadeError, canonical, plain
 
+TRAINING = Probe("training")  # the name under which a run's own curve and size are kept as rows
 AWAY = float(os.environ.get("SACCADE_AWAY", "600"))  # seconds that a lab may be gone before a writer gives up
 MARK = ".saccade"
 GONE = (errno.ESTALE, errno.EIO, errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.ENODEV, errno.ENOENT)
@@ -41,14 +43,18 @@ GONE = (errno.ESTALE, errno.EIO, errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTDOW
 
 def cache_folder() -> Path:
     """Where fetched sets and built kernels live: $SACCADE_DATA, or `saccade` in the platform's cache folder."""
-    if chosen := os.environ.get("SACCADE_DATA"):
-        return Path(chosen).expanduser()
     xdg = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    if xdg.is_absolute():  # the XDG standard says to ignore relative ones
-        return xdg / "saccade"
+    try:
+        if chosen := os.environ.get("SACCADE_DATA"):
+            return Path(chosen).expanduser()
+        if xdg.is_absolute():  # the XDG standard says to ignore relative ones
+            return xdg / "saccade"
+        home = Path.home()
+    except RuntimeError as error:
+        raise SaccadeError(f"no home folder is known here ({error}); name a folder in SACCADE_DATA.") from error
     if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "saccade"
-    return Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "saccade"
+        return Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local") / "saccade"
+    return home / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "saccade"
 
 
 def write_atomic(path: Path, content: bytes) -> None:
@@ -90,11 +96,26 @@ def unseal(path: Path) -> dict[str, Any]:
         document = json.loads(path.read_bytes())
         checksum = document.pop("sha256")
         intact = checksum == _sha(canonical(document).encode())
-    except (ValueError, KeyError, TypeError, AttributeError, SaccadeError):
+    except OSError as error:  # gone, not ours to read, or a folder
+        raise _damaged(path, f"it cannot be read: {error.strerror or error}") from error
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SaccadeError):
         intact = False
     if not intact:
-        raise DamagedFile(f"{path} is damaged (its content does not match its checksum).")
+        raise _damaged(path)
     return dict(document)
+
+
+def _damaged(path: Path, why: str = "its content does not match its checksum") -> DamagedFile:
+    return DamagedFile(
+        f"{path} is damaged ({why}); --redo-damaged of saccade run and train sets its run aside and does it again."
+    )
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise _damaged(path, f"it cannot be read: {error.strerror or error}") from error
 
 
 def sealed(content: bytes) -> bytes:
@@ -105,9 +126,9 @@ def sealed(content: bytes) -> bytes:
 def read_sealed(path: Path) -> bytes | None:
     if not path.exists():
         return None
-    checksum, _, content = path.read_bytes().partition(b"\n")
+    checksum, _, content = _bytes(path).partition(b"\n")
     if checksum.decode(errors="replace") != _sha(content):
-        raise DamagedFile(f"{path} is damaged (its content does not match its checksum).")
+        raise _damaged(path)
     return content
 
 
@@ -135,7 +156,7 @@ class Lab:
     def keys(self) -> list[str]:
         try:
             return sorted(p.name for p in (self.root / "runs").iterdir() if p.is_dir())
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
 
     def is_there(self) -> bool:
@@ -190,9 +211,12 @@ class Lab:
                 continue
             except OSError as error:
                 raise disk_error(error, folder / "lease") from error
-        if taken is not None and not (folder / "run.json").exists():
+        if taken is not None:
             try:
-                self._write(folder / "run.json", seal({"run": plain(run), "facts": facts}))
+                if not (folder / "run.json").exists():
+                    self._write(folder / "run.json", seal({"run": plain(run), "facts": facts}))
+                elif not (folder / "done.json").exists():
+                    self._add_facts(run.key, facts)
             except SaccadeError:
                 taken.release()
                 raise
@@ -202,6 +226,13 @@ class Lab:
         """Whether this lease still counts; waits for a lab that has gone away."""
         self._await()
         return lease.held()
+
+    def _add_facts(self, key: str, facts: Mapping[str, Any]) -> None:
+        """A run that is resumed elsewhere, or with other kernels, says so: `later` has what changed on the way."""
+        document, now = self.described(key), plain(facts)
+        if now not in (document["facts"], *document.get("later", ())):
+            document["later"] = [*document.get("later", ()), now]
+            self._write(self.folder(key) / "run.json", seal(document))
 
     def holder(self, key: str) -> dict[str, Any] | None:
         """Who is alive and working on this run."""
@@ -233,7 +264,7 @@ class Lab:
         path = self.folder(key) / "log.jsonl"
         self._await()
         try:
-            with open(path, "a") as out:
+            with open(path, "a", encoding="utf-8") as out:
                 out.write(json.dumps({"time": round(time.time(), 3), **event}) + "\n")
         except OSError as error:
             raise disk_error(error, path) from error
@@ -279,9 +310,9 @@ class Lab:
             )
         if done is None or "weights.safetensors" not in done["files"]:
             raise SaccadeError(f"run {key} has no weights in {self.root}; train it first.")
-        content = path.read_bytes() if path.exists() else b""
+        content = _bytes(path)
         if _sha(content) != done["files"]["weights.safetensors"]:
-            raise DamagedFile(f"{path} is damaged (its content does not match its checksum).")
+            raise _damaged(path)
         return content
 
     # -- measurements
@@ -307,6 +338,21 @@ class Lab:
             self._write(self.folder(key) / "each" / f"{probe.key}.npz", each)
             document["each"] = _sha(each)
         self._write(self._rows(key, probe, share), seal(document))
+        self._failure(key, probe, share).unlink(missing_ok=True)
+
+    def put_failure(
+        self, key: str, probe: Probe, version: int, reason: str, share: float = 1.0, outside: str = ""
+    ) -> None:
+        """A probe that gave no rows. It belongs to the probe: what was trained and measured stays as it is."""
+        document = {"probe": probe.name, "settings": plain(probe.settings), "version": version, "reason": reason}
+        self._write(self._failure(key, probe, share), seal(document | ({"outside": outside} if outside else {})))
+
+    def failure(self, key: str, probe: Probe, share: float = 1.0) -> dict[str, Any] | None:
+        path = self._failure(key, probe, share)
+        return unseal(path) if path.exists() else None
+
+    def _failure(self, key: str, probe: Probe, share: float) -> Path:
+        return self.folder(key) / "failures" / self._rows(key, probe, share).name
 
     def rows(self, key: str, probe: Probe, share: float = 1.0) -> dict[str, Any] | None:
         path = self._rows(key, probe, share)
@@ -343,10 +389,11 @@ class Lab:
     # -- the whole lab
 
     def damage(self, key: str) -> list[str]:
-        """Names of the files of a run that do not match their checksums; reads every byte."""
+        """Names of the files of a run that are missing or do not match their checksums; reads every byte."""
         folder = self.folder(key)
-        bad = ["run.json"] if (folder / "done.json").exists() and not (folder / "run.json").exists() else []
-        for path in [folder / "run.json", folder / "done.json", *sorted(folder.glob("rows/*.json"))]:
+        bad = [name for name in self._required(key) if not (folder / name).exists()]
+        sealed = sorted([*folder.glob("rows/*.json"), *folder.glob("failures/*.json")])
+        for path in [folder / "run.json", folder / "done.json", *sealed]:
             if path.exists():
                 try:
                     document = unseal(path)
@@ -358,6 +405,19 @@ class Lab:
             self.load_state(key)
             return bad
         return [*bad, "state.sealed"]
+
+    def _required(self, key: str) -> list[str]:
+        """What a run that is done must hold besides the files that done.json lists with their checksums.
+
+        Measurements are not among them: one that is missing is measured again.
+        """
+        if not (self.folder(key) / "done.json").exists():
+            return []
+        try:
+            trained = unseal(self.folder(key) / "done.json").get("outcome") != "failed"
+        except DamagedFile:
+            trained = False  # named already, and nothing else is known of it
+        return ["run.json", *([f"rows/{TRAINING.key}.json"] if trained else [])]
 
     def _attachments(self, folder: Path, path: Path, document: Mapping[str, Any]) -> list[str]:
         wanted = dict(document.get("files", {})) if path.name == "done.json" else {}
@@ -372,7 +432,7 @@ class Lab:
         return [
             name
             for name, checksum in wanted.items()
-            if not (folder / name).exists() or _sha((folder / name).read_bytes()) != checksum
+            if not (folder / name).is_file() or _sha(_bytes(folder / name)) != checksum
         ]
 
     def set_aside(self, key: str, why: str) -> Path:
@@ -387,10 +447,15 @@ class Lab:
         raise SaccadeError(f"{self.root / 'aside'} is crowded; empty it with saccade lab prune.")
 
     def merge(self, other: Lab, dry_run: bool = False) -> dict[str, list[str]]:
-        """Copy the finished runs of another lab that this one lacks; damaged ones are named, not copied."""
-        told: dict[str, list[str]] = {"copied": [], "already here": [], "damaged": [], "unfinished": []}
+        """Copy the finished runs of another lab that this one lacks; damaged ones are named, not copied.
+
+        Neither is one with anything in it but files and folders: a link would bring in whatever it points to.
+        """
+        told: dict[str, list[str]] = {"copied": [], "already here": [], "damaged": [], "unfinished": [], "links": []}
         for key in other.keys():  # noqa: SIM118 - a Lab is no mapping
-            if other.damage(key):
+            if not _plain_files(other.folder(key)):
+                told["links"].append(key)
+            elif other.damage(key):
                 told["damaged"].append(key)
             elif other.done(key) is None:
                 told["unfinished"].append(key)
@@ -406,7 +471,15 @@ class Lab:
 
     def _copy(self, source: Path, key: str) -> None:
         staging = self.root / f".incoming-{key}-{os.getpid()}"
-        shutil.copytree(source, staging, ignore=shutil.ignore_patterns("lease", ".*"))
+        try:
+            for path in (p for p in sorted(source.rglob("*")) if p.is_file()):
+                if path.name != "lease" and not path.name.startswith("."):
+                    target = staging / path.relative_to(source)
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(path, target, follow_symlinks=False)
+        except OSError as error:
+            shutil.rmtree(staging, ignore_errors=True)
+            raise disk_error(error, staging) from error
         with self._lock():
             if self.folder(key).exists():
                 self.folder(key).rename(staging.with_suffix(".old"))
@@ -421,24 +494,49 @@ class Lab:
                     self._write(target, path.read_bytes())
 
     def prune(self, dry_run: bool = False) -> dict[str, int]:
-        """Remove what is never read again: folders set aside, leftovers of killed writers. Bytes by path."""
+        """Remove what is never read again: folders set aside, leftovers of killed writers. Bytes by path.
+
+        Leases of the dead, states of runs that are done, and temporary files older than any write takes.
+        """
         told = {}
+        idle = [self.folder(key) for key in self.keys() if not self.holder(key)]
         doomed = [
             *self.root.glob("aside/*"),
             *self.root.glob(".incoming-*"),
-            *(p for p in self.root.glob("runs/*/.*.tmp") if not self.holder(p.parent.name)),
+            *(folder / "lease" for folder in idle),
+            *(folder / "state.sealed" for folder in idle if (folder / "done.json").exists()),
+            *(t for folder in idle for t in folder.rglob(".*.tmp")),
+            *(t for at in ("", "studies") for t in _temporary(self.root / at, deep=bool(at))),
         ]
-        for path in doomed:
+        for path in (p for p in doomed if p.exists()):
             told[str(path.relative_to(self.root))] = size_of(path)
             if not dry_run:
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+                try:
+                    shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+                except OSError as error:
+                    raise disk_error(error, path) from error
         return told
 
 
+def _temporary(folder: Path, deep: bool) -> list[Path]:
+    found = folder.rglob(".*.tmp") if deep else folder.glob(".*.tmp")
+    return [p for p in found if time.time() - p.stat().st_mtime > lease.DEAD_AFTER]
+
+
+def _plain_files(folder: Path) -> bool:
+    """Whether there is nothing below a folder but files and folders: no links, pipes or devices."""
+    return not folder.is_symlink() and all(
+        not p.is_symlink() and (p.is_file() or p.is_dir()) for p in folder.rglob("*")
+    )
+
+
 def size_of(path: Path) -> int:
-    if path.is_file():
-        return path.stat().st_size
-    return sum(p.stat().st_size for p in path.rglob("*") if p.is_file())
+    """Bytes of a file or of all files below a folder; what vanishes meanwhile counts for nothing."""
+    size = 0
+    for p in (path, *path.rglob("*")) if path.is_dir() else (path,):
+        with contextlib.suppress(OSError):
+            size += p.lstat().st_size if p.is_file() else 0
+    return size
 
 
 @contextlib.contextmanager
@@ -450,7 +548,7 @@ def locked(path: Path) -> Iterator[None]:
         yield
         return
     try:
-        handle = open(path, "a")  # noqa: SIM115 - held over the yield
+        handle = open(path, "ab")  # noqa: SIM115 - held over the yield
     except OSError as error:
         raise disk_error(error, path) from error
     with handle:

@@ -1,4 +1,4 @@
-"""Do layers move with the picture, and is the answer left alone?   Lehnhausen et al. 2025, Question 2, with numbers"""
+"""Do layers move with the image, and is the answer left alone?   Lehnhausen et al. 2025, Question 2, with numbers"""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from saccade.analysis.equivariance import Move, measure, untrained
 from saccade.data.images import Source
 from saccade.registry import probe
 from saccade.spec import Row, Settings
-from saccade.subjects.subject import Subject, standardise
+from saccade.subjects.subject import Subject
 
 
 @probe(version=1)
@@ -36,11 +36,11 @@ def equivariance(
 ) -> Iterator[Row]:
     """Equivariance and invariance errors of every layer and of the output, as trained and, if `fresh`, reset.
 
-    0: no difference; 1: the distance between two pictures' maps. `largest` is the greatest difference in units of the
+    0: no difference; 1: the distance between two images' maps. `largest` is the greatest difference in units of the
     map. Layers are named as in the model, with * and ?; those that give no map are counted, with their names.
     """
     images = data(split).head(n)
-    x = standardise(images.batch(torch.arange(len(images), device=images.y.device)), subject.mean, subject.std)
+    x = subject.prepared(images.batch(torch.arange(len(images), device=images.y.device)))
     moves = [
         Move(kind, float(amount))
         for kind, amounts in (("shift", shift), ("padded_shift", padded_shift), ("rotate", rotate), ("scale", scale))

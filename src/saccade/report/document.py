@@ -105,7 +105,7 @@ def write(
             "training.csv",
             to_csv([{k: r[k] for k in ("run", "images", "value", "n")} for r in table.at(metric="online")]).encode(),
         )
-        files["gaps.csv"] = ("gaps.csv", to_csv(table.gaps).encode())
+        files["gaps.csv"] = ("gaps.csv", to_csv([*table.gaps, *table.faults]).encode())
     files["verdicts.json"] = ("verdicts.json", _json(study, scale, chosen, verdicts, facts).encode())
     for s, (_, data) in zip(shown, made, strict=True):
         kept = {
