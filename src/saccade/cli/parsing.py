@@ -76,7 +76,7 @@ def settings(words: Sequence[str]) -> dict[str, Any]:
             raise SaccadeError(f'--set takes name=value, as in --set heads=1, not "{word}".')
         try:
             given[name] = ast.literal_eval(value)
-        except (ValueError, SyntaxError):
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):  # text that only looks like a literal
             given[name] = value
     return given
 
