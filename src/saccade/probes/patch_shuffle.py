@@ -9,6 +9,7 @@ from einops import rearrange
 from torch import Tensor
 
 from saccade import rng
+from saccade.arguments import Count, Width
 from saccade.data.images import Images, Source
 from saccade.registry import probe
 from saccade.spec import Row, SaccadeError
@@ -17,13 +18,13 @@ from saccade.subjects.subject import CHUNK, Subject
 
 @probe(version=1)
 def patch_shuffle(
-    subject: Subject, data: Source, *, split: str = "test", n: int = 1000, grids: Sequence[int] = (1, 2, 4, 8)
+    subject: Subject, data: Source, *, split: str = "", n: Count = 1000, grids: Sequence[Width] = (1, 2, 4, 8)
 ) -> Iterator[Row]:
     """Accuracy after the squares of a g x g grid have been shuffled, and how often the answer stays as it was.
 
     A bag of local features does not notice; grid 1 is the picture as it is.
     """
-    images = data(split).head(n)
+    images = data(data.held_out(split)).head(n)
     before = _answers(subject, images, None, 1)
     for grid in grids:
         draw = rng.stream(data.seed, "patch_shuffle", grid)
