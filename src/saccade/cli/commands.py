@@ -470,6 +470,8 @@ def doctor(lab: LabDir = "lab", json: Json = False) -> None:
 
 def main(words: Sequence[str] | None = None) -> None:
     """Entry point: one sentence for each mistake; exit codes 0 fine, 1 failed, 2 wrong usage, 3 not reproduced."""
+    from saccade.cli import web  # noqa: F401 - registers its commands
+
     words = list(sys.argv[1:] if words is None else words)
     if words == ["--version"]:
         print(f"saccade {__version__}")

@@ -18,7 +18,8 @@ from saccade.lab import launch, plan
 from saccade.lab.store import Lab, seal, unseal, write_atomic
 from saccade.lab.table import Table
 from saccade.report import document
-from saccade.spec import DamagedFile, SaccadeError, Scale, Settings, Task, Verdict, digest
+from saccade.report.figures import FigureData
+from saccade.spec import DamagedFile, SaccadeError, Scale, Settings, Task, Verdict, digest, suggest
 from saccade.study import Study, judge
 
 Say = Callable[[str], None]
@@ -52,6 +53,13 @@ class Session:
 
     def verdicts(self) -> tuple[Verdict, ...]:
         return judge(self.study, self.table(), self.scale)
+
+    def figure(self, name: str) -> FigureData:
+        """The data of one figure; `report.draw.save` draws it."""
+        known = {f.name: f for f in self.study.figures}
+        if name not in known:
+            raise SaccadeError(suggest("figure", name, known))
+        return known[name].make(self.table())
 
 
 def open_session(
