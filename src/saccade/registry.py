@@ -60,8 +60,11 @@ def data(
     return _register("data")
 
 
-def probe(*, version: int = 1) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a generator (subject, data, *, ...) -> rows under its own name."""
+def probe(*, version: int = 1, milestones: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a generator (subject, data, *, ...) -> rows under its own name.
+
+    `milestones`: whether it is also asked of the weights kept on the way; not for what training does not change.
+    """
     return _register("probe")
 
 

@@ -16,7 +16,7 @@ from saccade.subjects.subject import Subject
 from saccade.training import loop
 
 
-@probe(version=1)
+@probe(version=1, milestones=False)
 def centres_in_training(
     subject: Subject,
     data: Source,

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from saccade import models, registry, rng
 from saccade.data.images import Images, Source
-from saccade.spec import Recipe, Run, SaccadeError
+from saccade.spec import MILESTONES, Outcome, Recipe, Run, SaccadeError
 from saccade.subjects.subject import Subject, standardise
 from saccade.training import distributed, lockstep
 from saccade.training.distributed import ALONE, Group
@@ -51,8 +51,16 @@ class Watch:
 
 
 @dataclass(frozen=True)
+class Milestone:
+    """A share of the budget is spent. `weights()` gives the model as it is now, to be measured like a finished one."""
+
+    share: float
+    weights: Callable[[], bytes]
+
+
+@dataclass(frozen=True)
 class Done:
-    outcome: str  # finished, diverged, timeout
+    outcome: Outcome
     reason: str
     step: int
     seconds: float  # over all sittings of a run that was stopped and resumed
@@ -60,19 +68,21 @@ class Done:
     model: nn.Module
 
 
-def train(run: Run, device: str = "cpu", resume: bytes | None = None) -> Iterator[Step | Watch | Done]:
+def train(run: Run, device: str = "cpu", resume: bytes | None = None) -> Iterator[Step | Watch | Milestone | Done]:
     """Train one run, from the start or from a saved state. On a CPU both end with the same bits."""
     return lockstep.alone(_asking(run, device, resume, distributed.current()))
 
 
 def train_together(
     runs: Sequence[Run], device: str, resume: Sequence[bytes | None]
-) -> Iterator[tuple[int, Step | Watch | Done | lockstep.Grouped]]:
+) -> Iterator[tuple[int, Step | Watch | Milestone | Done | lockstep.Grouped]]:
     """Train several runs of one net in lock-step; each event comes with the number of its run."""
     return lockstep.together([_asking(run, device, state) for run, state in zip(runs, resume, strict=True)])
 
 
-def _asking(run: Run, device: str, resume: bytes | None, team: Group = ALONE) -> Asking[Step | Watch | Done]:
+def _asking(
+    run: Run, device: str, resume: bytes | None, team: Group = ALONE
+) -> Asking[Step | Watch | Milestone | Done]:
     check_device(run.recipe, device)
     data = Source(run.data, run.data_args, run.seed, device)
     model = models.build(run.model, data("train").classes, seed=run.seed, **run.model_args).to(device)
@@ -81,14 +91,14 @@ def _asking(run: Run, device: str, resume: bytes | None, team: Group = ALONE) ->
 
 def fit(
     model: nn.Module, data: Source, recipe: Recipe, resume: bytes | None = None, team: Group = ALONE
-) -> Iterator[Step | Watch | Done]:
+) -> Iterator[Step | Watch | Milestone | Done]:
     """Train a model that exists already; order and augmentation come from the data's seed."""
     return lockstep.alone(_steps(model, data, recipe, resume, team))
 
 
 def _steps(
     model: nn.Module, data: Source, recipe: Recipe, resume: bytes | None, team: Group
-) -> Asking[Step | Watch | Done]:
+) -> Asking[Step | Watch | Milestone | Done]:
     """The loop. It asks for every step to be done, so that steps of several runs may be done at once.
 
     The processes of a team go through this together, each with its share of every batch.
@@ -107,6 +117,7 @@ def _steps(
     per_epoch = len(images) // batch
     window = max(1, recipe.steps // WINDOWS)
     watch_at = {round(recipe.steps * i / recipe.watch) for i in range(1, recipe.watch + 1)}
+    milestones = {round(recipe.steps * share): share for share in MILESTONES if round(recipe.steps * share)}
     curve: Curve = []
     errors: list[float] = []  # on an epoch's batches before each was learned, an entry an epoch: they cost nothing
     (right, epoch_right), first, order_of, order = torch.zeros(2, dtype=torch.long, device=device), 0, -1, images.y
@@ -116,7 +127,7 @@ def _steps(
         right += meta["right"]
         epoch_right += meta.get("epoch_right", 0)  # not in states of before there was `settle`
         began -= meta["seconds"]
-    reason, outcome, done = f"all {recipe.steps} steps", "finished", first
+    reason, outcome, done = f"all {recipe.steps} steps", Outcome.FINISHED, first
 
     reseed = _reseeder(device)
     global_state = torch.get_rng_state()  # dropout draws from it; it is seeded step by step and put back
@@ -147,7 +158,7 @@ def _steps(
             right += hits
             epoch_right += hits
             if (device == "cpu" or done % SYNC == 0 or done == recipe.steps) and not math.isfinite(loss.item()):
-                reason, outcome = f"the loss was {loss.item()} at step {done}", "diverged"
+                reason, outcome = f"the loss was {loss.item()} at step {done}", Outcome.DIVERGED
                 break
             if done % window == 0:
                 curve.append(_point(done * batch, "online", right.item() / (window * batch), window * batch))
@@ -157,6 +168,8 @@ def _steps(
                 seen = subject.correct(held_out)
                 curve.append(_point(done * batch, watch_split, float(seen.mean()), len(seen)))
                 yield Watch(**curve[-1])
+            if done in milestones:
+                yield Milestone(milestones[done], functools.partial(pack_weights, model))
             if done % per_epoch == 0:
                 if recipe.settle:
                     errors.append(1 - epoch_right.item() / (per_epoch * batch))
@@ -165,7 +178,7 @@ def _steps(
                         break
                 epoch_right.zero_()
             if recipe.max_seconds and team.agree(spent) > recipe.max_seconds:
-                reason, outcome = f"{recipe.max_seconds:.0f} seconds were up at step {done}", "timeout"
+                reason, outcome = f"{recipe.max_seconds:.0f} seconds were up at step {done}", Outcome.TIMEOUT
                 break
             meta = {
                 "step": done,
@@ -181,8 +194,8 @@ def _steps(
         raise
     finally:
         torch.set_rng_state(global_state)
-    if outcome == "finished" and not all(bool(torch.isfinite(p).all()) for p in model.parameters()):
-        reason, outcome = "a weight was not finite after the last step", "diverged"
+    if outcome is Outcome.FINISHED and not all(bool(torch.isfinite(p).all()) for p in model.parameters()):
+        reason, outcome = "a weight was not finite after the last step", Outcome.DIVERGED
     yield Done(outcome, reason, done, time.perf_counter() - began, curve, model)
 
 
@@ -261,6 +274,11 @@ def _order(images: Images, seed: int, epoch: int) -> Tensor:
 
 def _point(images: int, split: str, accuracy: float, n: int) -> dict[str, Any]:
     return {"images": images, "split": split, "accuracy": accuracy, "n": n}
+
+
+def pack_weights(model: nn.Module) -> bytes:
+    """The model's tensors in safetensors. Tied ones are written out once each, under every name."""
+    return safetensors.torch.save({k: v.detach().cpu().contiguous().clone() for k, v in model.state_dict().items()})
 
 
 def _state(meta: dict[str, Any], model: nn.Module, optimizer: torch.optim.Optimizer) -> bytes:
