@@ -150,11 +150,13 @@ class Session:
         return with_registration(tuple(final[c.id] for c in self.study.claims), entries)
 
     def figure(self, name: str) -> FigureData:
-        """The data of one figure; `report.draw.save` draws it."""
-        known = {f.name: f for f in self.study.figures}
+        """The data of one figure of the report; `report.draw.save` draws it."""
+        results = self.results()
+        drawn = document.figures_of(self.study, results.whole, self.verdicts(results))
+        known = {figure.name: data for figure, data in drawn}
         if name not in known:
             raise SaccadeError(suggest("figure", name, known))
-        return known[name].make(self.table())
+        return known[name]
 
 
 def open_session(

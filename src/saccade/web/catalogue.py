@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from array import array
@@ -65,6 +66,7 @@ class Catalogue:
             for key in gone:
                 del self._rows[key], self._changed[key]
                 self._gone[key] = version
+            new = bool(gone)
             for key in changed:
                 study, scale, arm = self._named.get(key, ("", "", ""))
                 row = found[key]
@@ -73,8 +75,8 @@ class Catalogue:
                 same = key in self._rows and self._rows[key] == row
                 self._rows[key] = row
                 if not same:
-                    self._changed[key] = version
-            if gone or version in self._changed.values() or not self.complete:
+                    self._changed[key], new = version, True
+            if new or not self.complete:
                 self.version, self.complete = version, True
 
     def rows(self) -> list[Flat]:
@@ -205,7 +207,7 @@ class Measures:
             metrics, conditions, values, ns = array("l"), array("l"), array("d"), array("l")
             for document in runs.measurements(self.lab, key):
                 for metric, at, value, n in runs.numbers(document):
-                    metrics.append(self._metrics.setdefault(metric, len(self._metrics)))
+                    metrics.append(self._metrics.setdefault(variant(metric, at), len(self._metrics)))
                     named = tuple(sorted(at.items()))
                     conditions.append(self._conditions.setdefault(named, len(self._conditions)))
                     values.append(value)
@@ -269,15 +271,24 @@ class Measures:
         return found
 
 
+def variant(metric: str, at: Mapping[str, Any]) -> str:
+    """A metric with the fields that tell its rows apart, as in `accuracy@split`: several probes may use one name."""
+    fields = sorted(set(at) - {"budget_share"})
+    return f"{metric}@{'+'.join(fields)}" if fields else metric
+
+
 def _fits(condition: Mapping[str, Any], at: Mapping[str, str]) -> bool:
-    return all(name in condition and text(condition[name]) == value for name, value in at.items())
+    return all(name in condition and _is(condition[name], text) for name, text in at.items())
 
 
-def text(value: Any) -> str:
-    """A value as it stands in an address: as JavaScript writes it, so that both sides mean the same."""
+def _is(value: Any, text: str) -> bool:
+    """Whether a value is meant by the text that stands for it in an address, which JavaScript wrote."""
     if isinstance(value, bool):
-        return str(value).lower()
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+        return text == str(value).lower()
+    if isinstance(value, (int, float)):
+        with contextlib.suppress(ValueError):
+            return float(text) == value
+    return text == str(value)
 
 
 def quantiles(most: int = 200) -> list[float]:

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from saccade import __version__
+from saccade import __version__, registry
 from saccade.lab.store import Lab
 from saccade.report import figures
 from saccade.spec import SaccadeError
@@ -38,6 +38,7 @@ class Explorer:
             "exists": (self.lab.root / "runs").is_dir(),
             "saccade": __version__,
             "families": figures.jsonable(figures.FAMILIES),
+            "models": {name: card.extra.get("family", "other") for name, card in registry.cards("model").items()},
             "level": LEVEL,
             "alpha": ALPHA,
             "min_pairs": MIN_PAIRS,

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from saccade.lab.store import Lab
-from saccade.spec import DamagedFile, Run, SaccadeError, digest, plain
+from saccade.lab.store import Lab, unseal
+from saccade.spec import MILESTONES, DamagedFile, Run, SaccadeError, digest, plain
 
 Flat = dict[str, Any]
 TAIL = 16_384  # bytes of a log that tell how far a run is
 LONGEST = 8  # numbers in a condition; what is longer is an image or a map, and no condition
 SHOWN_EVENTS = 40
+STATES = tuple(f"{share:g}" for share in MILESTONES)
 
 
 @dataclass(frozen=True)
@@ -156,25 +157,29 @@ def describe(lab: Lab, key: str) -> Flat:
         told |= {"spec": described["run"], "facts": described.get("facts", {})}
     told["measured"] = [_shown(document) for document in measurements(lab, key)]
     told["weights"] = (lab.folder(key) / "weights.safetensors").is_file() and "weights.safetensors" not in damaged
+    told["milestones"] = [share for share in MILESTONES if lab.has_milestone(key, share)]
     told["saved"] = (lab.folder(key) / "state.sealed").is_file() and "state.sealed" not in damaged
     return told
 
 
 def measurements(lab: Lab, key: str) -> Iterator[Flat]:
-    """What probes found out about a run, checked; a damaged file is passed over (`describe` names it)."""
-    from saccade.lab.store import unseal
+    """What probes found out about a run, checked; a damaged file is passed over (`describe` names it).
 
+    `share` is the part of the training budget after which it was measured.
+    """
     for path in sorted(lab.folder(key).glob("rows/*.json")):
         with contextlib.suppress(DamagedFile, OSError):
-            yield unseal(path)
+            milestone = path.stem.partition("@")[2]
+            yield {**unseal(path), "share": float(milestone) if milestone in STATES else 1.0}
 
 
 def numbers(document: Mapping[str, Any]) -> Iterator[tuple[str, Flat, float, int]]:
-    """Metric, condition, value and n of every row that is a number and no picture."""
+    """Metric, condition, value and n of every row that is a number and no image."""
+    own = {} if document["probe"] == "training" else {"budget_share": document["share"]}
     for one in document["rows"]:
         at = one.get("at", {})
         if not any(isinstance(v, list) and len(v) > LONGEST for v in at.values()):
-            yield one["metric"], {k: _scalar(v) for k, v in at.items()}, one["value"], one["n"]
+            yield one["metric"], {**own, **{k: _scalar(v) for k, v in at.items()}}, one["value"], one["n"]
 
 
 def _shown(document: Flat) -> Flat:
@@ -183,6 +188,7 @@ def _shown(document: Flat) -> Flat:
         "probe": document["probe"],
         "settings": document["settings"],
         "version": document["version"],
+        "share": document["share"],
         "rows": [r for r in found if r["metric"] != "online"],
         "images": sum("map" in r.get("at", {}) or "picture" in r.get("at", {}) for r in document["rows"]),
     }

@@ -14,8 +14,8 @@ from saccade.lab.pipeline import Session
 from saccade.lab.store import Lab
 from saccade.report import document, figures, writers
 from saccade.report.figures import FigureData, jsonable
-from saccade.spec import SCALES, Evidence, SaccadeError, suggest
-from saccade.study import Study, judge
+from saccade.spec import SCALES, Evidence, SaccadeError, Says, Verdict, suggest
+from saccade.study import Study
 from saccade.web import runs
 from saccade.web.runs import Flat
 
@@ -51,7 +51,11 @@ class Studies:
         """Sittings of a study in this lab: a scale, with a mark when choices differ from the default ones."""
         home = self.lab.study_folder(name)
         found = [p.name for p in home.iterdir() if p.is_dir()] if home.is_dir() else []
-        known = [f for f in found if f.partition("-")[0] in SCALES and (f in SCALES or self._report(name, f))]
+        known = [
+            f
+            for f in found
+            if f.partition("-")[0] in SCALES and "-only-" not in f and (f in SCALES or self._report(name, f))
+        ]
         return sorted(known, key=lambda f: (SCALES.index(f.partition("-")[0]), f))
 
     def session(self, name: str, folder: str) -> Session:
@@ -110,7 +114,7 @@ class Studies:
         return {
             "name": name,
             "question": study.question,
-            "paper": {"citation": study.paper.citation, "url": safe_url(study.paper.url)},
+            "paper": paper(study),
             "claims": len(study.claims),
             "sittings": sittings,
             "costs": {s: study.costs[s] for s in SCALES if s in study.costs},
@@ -146,29 +150,34 @@ class Studies:
 
 def page(session: Session, folder: str) -> tuple[Flat, dict[str, FigureData]]:
     """Everything about one study at one scale: claims with verdicts, figures, differences, choices, facts."""
-    study, table = session.study, session.table()
-    facts = pipeline.facts(session)
-    verdicts = judge(study, table, session.scale)
+    study, results = session.study, session.results()
+    table = results.whole
+    facts, verdicts = pipeline.facts(session), session.verdicts(results)
     drawn: dict[str, FigureData] = {}
     shown = []
-    for figure in study.figures:
-        told: Flat = {"name": figure.name, "title": figure.title, "paper": figure.paper}
-        try:
-            drawn[figure.name] = data = figure.make(table)
-            told |= {"data": jsonable(data), "told": figures.describe(data), "note": data.note}
-        except SaccadeError as error:
-            told["error"] = str(error)
-        shown.append({**told, "python": python(session, figure.name)})
+    for figure, data in document.figures_of(study, table, verdicts):
+        drawn[figure.name] = data
+        shown.append(
+            {
+                "name": figure.name,
+                "title": figure.title,
+                "paper": figure.paper,
+                "note": data.note,
+                "data": jsonable(data),
+                "told": figures.describe(data),
+                "python": python(session, figure.name),
+            }
+        )
     return {
         "study": study.name,
         "folder": folder,
         "scale": session.scale,
         "question": study.question,
-        "paper": {"citation": study.paper.citation, "url": safe_url(study.paper.url)},
+        "paper": paper(study),
         "loud": document.LOUD if facts.get("procedural") else "",
-        "reading": document.READING,
+        "reading": document.READING if study.paper else "",
         "summary": document.summary(verdicts),
-        "counts": counts([v.says for v in verdicts]),
+        "counts": counts([str(v.says) for v in verdicts]),
         "claims": [claim(v) for v in verdicts],
         "figures": shown,
         "differs": [{"text": d.text, "touches": list(d.touches)} for d in study.differs],
@@ -182,7 +191,7 @@ def page(session: Session, folder: str) -> tuple[Flat, dict[str, FigureData]]:
             }
             for c in study.choices
         ],
-        "method": list(document.METHOD),
+        "method": [*document.METHOD, *document.required(study)],
         "facts": jsonable({k: v for k, v in facts.items() if k != "command"}),
         "command": session.command(),
         "empty": not len(table),
@@ -190,64 +199,57 @@ def page(session: Session, folder: str) -> tuple[Flat, dict[str, FigureData]]:
     }, drawn
 
 
-def claim(verdict: Any) -> Flat:
-    """A verdict as the page shows it. Fields that this version of the verdict lacks are left empty."""
-    evidence: Evidence | None = verdict.evidence
+def paper(study: Study) -> Flat | None:
+    return {"citation": study.paper.citation, "url": safe_url(study.paper.url)} if study.paper else None
+
+
+def claim(verdict: Verdict) -> Flat:
+    """A verdict as the page shows it."""
     look = writers.look(verdict.says)
-    told: Flat = {
+    return {
         "id": verdict.claim,
-        "says": verdict.says,
+        "says": str(verdict.says),
         "look": look.name,
         "sign": look.sign,
-        "reason": str(getattr(verdict, "reason", "") or ""),
+        "reason": str(verdict.reason or ""),
         "statement": verdict.statement,
         "tested": verdict.tested,
         "paper": verdict.paper,
         "concluded": verdict.concluded,
         "remark": verdict.remark,
         "p_adjusted": verdict.p_adjusted,
-        "family": str(getattr(verdict, "family", "") or ""),
+        "family": verdict.family,
         "differs": list(verdict.differs),
-        "requirements": [requirement(r) for r in getattr(verdict, "requirements", ()) or ()],
-        "by_budget": budget(getattr(verdict, "by_budget", ()) or ()),
-        "registered": str(getattr(verdict, "registered", "") or ""),
-        "evidence": test(evidence),
+        "requirements": [{"met": r.met, "asks": r.asks, "found": r.found} for r in verdict.requirements],
+        "by_budget": [{"share": s, "estimate": jsonable(e.estimate)} for s, e in verdict.by_budget],
+        "registered": verdict.registered,
+        "evidence": tested(verdict.evidence),
     }
-    return told
 
 
-def test(evidence: Evidence | None) -> Flat | None:
+def tested(evidence: Evidence | None) -> Flat | None:
     if evidence is None:
         return None
     return {
         "ours": document.ours(evidence),
         "unit": evidence.unit,
         "estimate": jsonable(evidence.estimate),
-        "each": jsonable(list(getattr(evidence, "each", ()) or ())),
+        "each": [{"seed": seed, "value": value} for seed, value in evidence.each],
+        "null": evidence.null,
+        "margin": evidence.margin,
         "p": evidence.p,
         "p_against": evidence.p_against,
         "method": evidence.method,
         "note": evidence.note,
+        "limit": evidence.limit,
         "seeds_needed": evidence.seeds_needed,
-        "parts": [test(part) for part in evidence.parts],
+        "parts": [tested(part) for part in evidence.parts],
     }
 
 
-def requirement(value: Any) -> Flat:
-    """Whether it is met, and its sentence."""
-    met = getattr(value, "met", None)
-    words = next((str(t) for n in ("sentence", "text", "says", "note") if (t := getattr(value, n, ""))), str(value))
-    return {"met": None if met is None else bool(met), "text": words}
-
-
-def budget(values: Any) -> list[Flat]:
-    """Estimates at shares of the budget, as [{share, estimate}]."""
-    pairs = values.items() if isinstance(values, Mapping) else (v for v in values if isinstance(v, (tuple, list)))
-    return [{"share": float(share), "estimate": jsonable(estimate)} for share, estimate in pairs]
-
-
 def counts(said: Sequence[str]) -> list[Flat]:
-    looks = [writers.look(s) for s in said]
+    """How many verdicts say what, in the order of the reports; words that no verdict has are passed over."""
+    looks = [writers.LOOKS[Says(s)] for s in said if s in set(Says)]
     return [
         {"look": one.name, "sign": one.sign, "counted": one.counted, "n": looks.count(one)}
         for one in writers.LOOKS.values()

@@ -24,7 +24,7 @@ export function figure(doc, options = {}) {
     stage.append(h("p.note", {}, doc.error));
     return root;
   }
-  const draw = { Curves: drawCurves, Bars: drawBars, Heatmap: drawHeatmap, ImageGrid: drawImages }[doc.data.kind];
+  const draw = { Curves: drawCurves, Bars: drawBars, Heatmap: drawHeatmap, ImageGrid: drawImages, Budget: drawBudget }[doc.data.kind];
   const numbers = h("details.quiet", { ontoggle: () => numbers.open && put(table, numbersTable(doc.data)) },
     h("summary", {}, "Numbers behind this figure"), h("div", {}));
   const table = numbers.lastChild;
@@ -305,6 +305,39 @@ function drawBars(data, width, context) {
   return [interactive(svg, points, context, data.y_percent)];
 }
 
+// -- verdict against budget: a small panel per contrast, each with its own axis
+
+const TONES = { reproduced: "var(--yes)", holds: "var(--yes)", contradicted: "var(--no)", "does not hold": "var(--no)", equivalent: "var(--same)" };
+
+function drawBudget(data, width, context) {
+  const columns = Math.max(2, Math.min(data.paths.length, Math.floor(width / 168))), rows = Math.ceil(data.paths.length / columns);
+  const wide = width / columns, high = 132;
+  const svg = s("svg", { width, height: rows * high + 4, viewBox: `0 0 ${width} ${rows * high + 4}`, role: "img", "aria-label": context.told });
+  const points = [];
+  data.paths.forEach((path, i) => {
+    const left = (i % columns) * wide + 8, top = Math.floor(i / columns) * high;
+    const box = { left, top: top + 34, width: wide - 22, height: high - 62 };
+    const percent = path.unit === "points", ink = TONES[path.says] || "var(--open)";
+    const line = { label: path.label, estimates: path.estimates, seeds: path.shares.map(() => []), missing: 0 };
+    const range = span([line], [path.null], {});
+    const y = linear(range, [box.top + box.height, box.top]);
+    const x = linear([0, 1], [box.left + 4, box.left + box.width - 8]);
+    const group = s("g.line", { data: { line: path.label } });
+    group.append(s("rect.pane", { x: box.left, y: box.top, width: box.width, height: box.height }));
+    svg.append(s("text.title", { x: left, y: top + 14 }, path.label), s("text", { x: left, y: top + 28, "font-size": 10.5, fill: ink }, path.verdict.length > wide / 6 ? path.verdict.slice(0, wide / 6 - 1) + "…" : path.verdict));
+    group.append(s("line", { x1: box.left, x2: box.left + box.width, y1: y(path.null), y2: y(path.null), stroke: "var(--muted)", "stroke-dasharray": "2 2" }));
+    path.estimates.forEach((e, k) => errorBar(group, x(path.shares[k]), e, y, ink, box));
+    group.append(s("polyline", { points: path.estimates.map((e, k) => `${x(path.shares[k]).toFixed(1)},${y(e.value).toFixed(1)}`).join(" "), fill: "none", stroke: ink, "stroke-width": 1.6 }));
+    path.estimates.forEach((e, k) => {
+      group.append(s("circle.shape", { cx: x(path.shares[k]), cy: y(e.value), r: 3.4, fill: ink }));
+      points.push({ x: x(path.shares[k]), y: y(e.value), line, k, ink, panelIndex: i, percent, where: `${Math.round(100 * path.shares[k])} % of the budget`, estimate: e, seeds: [] });
+    });
+    for (const share of path.shares) group.append(s("text.tick", { x: x(share), y: box.top + box.height + 14, "text-anchor": "middle" }, `${Math.round(100 * share)}`));
+    svg.append(group);
+  });
+  return [interactive(svg, points, context, false)];
+}
+
 // -- what curves and bars do under the pointer and the keyboard
 
 function interactive(svg, points, { tip, stage, doc }, percent) {
@@ -314,7 +347,7 @@ function interactive(svg, points, { tip, stage, doc }, percent) {
   let current = -1;
   function sentence(p) {
     if (p.paper) return `the paper: ${p.paper.text || scaled(p.paper.y, percent)}, ${p.where}`;
-    return `${p.panel?.title ? p.panel.title + ", " : ""}${p.line.label}, ${p.where}: ${interval(p.estimate, percent)}, n=${p.estimate.n}`;
+    return `${p.panel?.title ? p.panel.title + ", " : ""}${p.line.label}, ${p.where}: ${interval(p.estimate, p.percent ?? percent)}, n=${p.estimate.n}`;
   }
   function show(p, fromKeys) {
     ring.setAttribute("cx", p.x);
@@ -322,7 +355,7 @@ function interactive(svg, points, { tip, stage, doc }, percent) {
     ring.setAttribute("stroke", p.ink);
     ring.setAttribute("visibility", "visible");
     for (const g of svg.querySelectorAll("g.line")) g.classList.toggle("faded", Boolean(p.line) && g.dataset.line !== p.line.label);
-    put(tip, tipOf(p, percent));
+    put(tip, tipOf(p, p.percent ?? percent));
     tip.hidden = false;
     const size = svg.getBoundingClientRect(), k = size.width / svg.viewBox.baseVal.width;
     const x = p.x * k, y = p.y * k;
@@ -446,7 +479,10 @@ function drawImages(data, width) {
 function numbersTable(data) {
   const k = (v) => (finite(v) ? number(v, 5) : "");
   let head, rows;
-  if (data.kind === "Heatmap") {
+  if (data.kind === "Budget") {
+    head = ["claim", "verdict", "share of budget", "value", "low", "high", "n"];
+    rows = data.paths.flatMap((p) => p.estimates.map((e, i) => [p.label, p.verdict, p.shares[i], k(e.value), k(e.low), k(e.high), e.n]));
+  } else if (data.kind === "Heatmap") {
     head = [data.y_label || "row", data.x_label || "column", "value", "low", "high", "n"];
     rows = data.cells.flatMap((row, i) => row.map((e, j) => e && [data.row_labels[i], data.column_labels[j], k(e.value), k(e.low), k(e.high), e.n])).filter(Boolean);
   } else {

@@ -27,7 +27,7 @@ export async function show(root, route, { address, lab }) {
       not.length ? h("section", {},
         h("h2", {}, have.length ? "Not run in this lab" : "Studies"),
         h("ul.plain", {}, not.map((c) => h("li.ask", {},
-          h("div", {}, h("b", {}, c.question), h("small", {}, `${c.paper.citation}. ${plural(c.claims, "claim")}.`)),
+          h("div", {}, h("b", {}, c.question), h("small", {}, `${c.paper ? c.paper.citation + ". " : ""}${plural(c.claims, "claim")}.`)),
           copyable(c.command))))) : null);
   }
 }
@@ -35,7 +35,7 @@ export async function show(root, route, { address, lab }) {
 function card(c, address) {
   return h("article.card.study", {},
     h("h2", {}, h("a", { href: address("study", [c.name, best(c).folder]) }, c.question)),
-    h("p.cite", {}, c.paper.citation),
+    c.paper ? h("p.cite", {}, c.paper.citation) : null,
     h("ul.sittings", {}, c.sittings.map((s) => sitting(c, s, address))));
 }
 

@@ -42,7 +42,7 @@ export async function show(root, route, { address, follow }) {
       h("header.head", {},
         h("p.over", {}, h("a", { href: "#/" }, "Studies"), ` / ${doc.study}`),
         h("h1", {}, doc.question),
-        h("p.lead", {}, "After ", doc.paper.url ? h("a", { href: doc.paper.url, rel: "noreferrer" }, doc.paper.citation) : doc.paper.citation),
+        h("p.lead", {}, doc.paper ? ["After ", doc.paper.url ? h("a", { href: doc.paper.url, rel: "noreferrer" }, doc.paper.citation) : doc.paper.citation] : "A study of one's own: its claims hold or do not."),
         scales(mine),
         sections()),
       verdicts(),
@@ -72,7 +72,11 @@ export async function show(root, route, { address, follow }) {
     function rows() {
       const kept = doc.claims.filter((c) => !query.says || c.look === query.says);
       const scale = common(doc.claims);
-      return kept.map((c) => claim(c, scale, query.claim === c.id, (open) => go({ claim: open ? c.id : "" })));
+      const one = (c) => claim(c, scale, query.claim === c.id, (open) => (open || query.claim === c.id) && go({ claim: open ? c.id : "" }));
+      const now = kept.filter((c) => c.evidence), later = kept.filter((c) => !c.evidence);
+      if (!now.length || !later.length) return kept.map(one);
+      const why = [...new Set(later.map((c) => c.reason || c.says))].join(", ");
+      return [now.map(one), h("h3.later", {}, `Without numbers yet: ${later.length}`, h("small", {}, ` ${why}`)), later.map(one)];
     }
     const tiles = h("ul.tiles", {}, doc.counts.map((c) => h("li", {},
       h(`button.tile.${c.look}`, {
@@ -83,10 +87,11 @@ export async function show(root, route, { address, follow }) {
           tiles.querySelectorAll("button").forEach((b) => b.setAttribute("aria-pressed", String(b === e.currentTarget && !on)));
           put(list, rows());
         },
-      }, h("b", {}, c.n, h("i", { "aria-hidden": "true" }, ` ${c.sign}`)), c.counted))));
+      }, h("b", {}, c.n, h("i", { "aria-hidden": "true" }, ` ${c.sign}`)), c.counted, c.look === "undecided" ? h("small", {}, reasons(doc.claims)) : null))));
     return h("section", { id: "verdicts" },
       h("h2", { tabindex: "-1" }, "Verdicts"),
       h("p", {}, doc.summary, " ", doc.reading),
+      (doc.facts.remarks || []).map((r) => h("p.note", {}, r)),
       doc.empty ? h("p.note", {}, "No run of this study has finished yet; this page follows while they train.") : null,
       tiles, share(doc.counts),
       h("div.claims-head", { "aria-hidden": "true" }, h("span", {}, "claim"), h("span", {}, "paper found"), h("span", {}, "ours"), h("span", {}, "verdict")),
@@ -167,21 +172,26 @@ function claim(c, scale, open, toggled) {
       h("span.what", {}, h("b", {}, c.id), h("span", {}, c.statement)),
       h("span.paper", {}, h("small.narrow", {}, "paper found"), c.paper || "–"),
       h("span.ours", {}, strip(e, scale), h("span.num", {}, e ? e.ours : "–", e && e.unit && e.estimate.method !== "exact" ? h("small", {}, e.unit === "points" ? "percentage points" : e.unit) : null)),
-      h("span.says", {}, badge(c.says, c.look, c.sign), c.reason || shortRemark(c) ? h("small", {}, c.reason || shortRemark(c)) : null)),
+      h("span.says", {}, badge(c.says, c.look, c.sign), c.reason ? h("small", {}, c.reason) : null)),
     h("div.claim-body", {}));
   const body = details.lastChild;
   if (open) put(body, detail(c));
   return details;
 }
 
-const shortRemark = (c) => (c.look === "undecided" ? c.remark.split(/; | \(/)[0] : "");
+// As in "9 still moving, 7 not learned".
+function reasons(claims) {
+  const by = new Map();
+  for (const c of claims) if (c.look === "undecided" && c.reason) by.set(c.reason, (by.get(c.reason) || 0) + 1);
+  return [...by].sort((a, b) => b[1] - a[1]).map(([why, n]) => `${n} ${why}`).join(", ");
+}
 
 // Zero, interval, single seeds and mean, on one line.
 function strip(e, scale, width = 168) {
   if (!e || !finite(e.estimate.value) || e.estimate.method === "exact") return null;
   const { value: v, low, high } = e.estimate;
-  const zero = e.unit === "ratio" ? 1 : 0;
-  const ends = [v, zero, low, high, ...e.each].filter(finite);
+  const zero = e.null, each = e.each.map((one) => one.value);
+  const ends = [v, zero, low, high, ...each].filter(finite);
   const domain = e.unit === "points" && scale ? scale : [smallest(ends), largest(ends)];
   const pad = 0.06 * (domain[1] - domain[0] || 1);
   const x = linear([domain[0] - pad, domain[1] + pad], [4, width - 4]);
@@ -190,7 +200,8 @@ function strip(e, scale, width = 168) {
     s("line.zero", { x1: x(zero), x2: x(zero), y1: 1, y2: 21 }),
     s("line.base", { x1: 2, x2: width - 2, y1: 11, y2: 11 }),
     finite(low) && finite(high) ? s("line.reach", { x1: clamp(low), x2: clamp(high), y1: 11, y2: 11 }) : null,
-    e.each.map((t) => s("circle.seed", { cx: clamp(t), cy: 11 + 5.5, r: 1.7 })),
+    e.margin ? s("rect.margin", { x: clamp(zero - e.margin), width: Math.max(1, clamp(zero + e.margin) - clamp(zero - e.margin)), y: 3, height: 16 }) : null,
+    each.map((t) => s("circle.seed", { cx: clamp(t), cy: 11 + 5.5, r: 1.7 })),
     s("circle.mean", { cx: clamp(v), cy: 11, r: 4 }));
 }
 
@@ -198,18 +209,19 @@ function detail(c) {
   const e = c.evidence;
   const pairs = [["Paper concluded", c.concluded || "–"], ["Paper found", c.paper || "–"], ["Tested", c.tested], ["Ours", e ? `${e.ours}${e.unit === "points" ? " percentage points" : e.unit ? ` ${e.unit}` : ""}` : "–"]];
   if (e) {
-    if (e.each.length) pairs.push(["Single seeds", e.each.map((v) => (e.unit === "points" ? (100 * v).toFixed(1) : number(v))).join("  ")]);
+    if (e.each.length) pairs.push(["Single seeds", e.each.map((one) => `${e.unit === "points" ? (100 * one.value).toFixed(1) : number(one.value)} (seed ${one.seed})`).join(", ")]);
     pairs.push(["Test", `${e.method} (interval: ${e.estimate.method})`]);
     pairs.push(["p", e.estimate.method === "exact" ? "exact" : `${asP(e.p)} testing for the relation, ${asP(e.p_against)} for its opposite${finite(c.p_adjusted) ? `; ${asP(c.p_adjusted)} two-sided after Holm` : ""}`]);
     if (e.seeds_needed) pairs.push(["Seeds needed", `about ${e.seeds_needed}, before Holm`]);
   }
+  if (e?.limit) pairs.push(["Limit", e.limit]);
   if (c.family) pairs.push(["Family", c.family]);
   if (c.registered) pairs.push(["Registered", c.registered]);
   if (c.remark) pairs.push(["Remark", c.remark]);
   return [
     h("dl", {}, pairs.map(([k, v]) => [h("dt", {}, k), h("dd", {}, v)])),
-    c.requirements.length ? [h("h4", {}, "Requirements"), h("ul.requirements", {}, c.requirements.map((r) => h(`li.${r.met === false ? "unmet" : r.met ? "met" : "open"}`, {}, h("i", { "aria-hidden": "true" }, r.met === false ? "✗" : r.met ? "✓" : "·"), h("span.unseen", {}, r.met === false ? "not met: " : r.met ? "met: " : ""), r.text)))] : null,
-    c.by_budget.length ? [h("h4", {}, "Against the training budget"), budget(c)] : null,
+    c.requirements.length ? [h("h4", {}, "Requirements"), h("ul.requirements", {}, c.requirements.map((r) => h(`li.${r.met ? "met" : "unmet"}`, {}, h("i", { "aria-hidden": "true" }, r.met ? "✓" : "✗"), h("span", {}, h("span.unseen", {}, r.met ? "met: " : "not met: "), r.asks, h("small", {}, r.found)))))] : null,
+    c.by_budget.length > 1 ? [h("h4", {}, "Against the training budget"), budget(c)] : null,
     e && e.parts.length ? [h("h4", {}, "What the claim is made of"), h("ul.parts", {}, e.parts.map((part, i) => h("li", {}, strip(part, null, 120), h("span", {}, part.note || `part ${i + 1}`, h("small", {}, `${part.ours}, p ${asP(part.p)}, ${part.method}`)))))] : null,
     c.differs.length ? [h("h4", {}, "Differences from the paper that may touch this claim"), h("ul", {}, c.differs.map((d) => h("li", {}, d)))] : null,
   ];
