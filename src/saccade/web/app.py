@@ -12,7 +12,6 @@ import json
 import mimetypes
 import socket
 from collections.abc import AsyncIterator, Callable
-from importlib import resources
 from typing import Any
 
 import anyio
@@ -27,6 +26,7 @@ from saccade.report.figures import jsonable
 from saccade.spec import DamagedFile, SaccadeError
 from saccade.web import profiles
 from saccade.web.explorer import Explorer
+from saccade.web.page import page_files
 
 HOSTS = ("127.0.0.1", "localhost", "[::1]")
 LARGEST = 400_000  # bytes of a body: an image of 64 x 64 pixels with opacity, as text, is far below
@@ -44,12 +44,6 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cache-control": "no-cache",
 }
-
-
-def page_files() -> dict[str, bytes]:
-    """The page's files by name, read once."""
-    home = resources.files("saccade.web").joinpath("static")
-    return {f.name: f.read_bytes() for f in home.iterdir() if f.is_file()}
 
 
 def create(explorer: Explorer) -> ASGIApp:
@@ -123,7 +117,7 @@ def create(explorer: Explorer) -> ASGIApp:
         get("/api/study/{name}/{folder}", explorer.study),
         get("/api/run/{key}", explorer.run),
         get("/api/measures", explorer.catalogue.measures),
-        get("/api/profiles", lambda: [profiles.read(explorer.lab, n) for n in profiles.names(explorer.lab)]),
+        get("/api/profiles", lambda: profiles.all_of(explorer.lab)),
         post("/api/compare", explorer.compare, turn),
         post("/api/look", lambda asked: explorer.looker().see(asked), look_turn),
         post("/api/look/stock", lambda asked: explorer.looker().stock(asked), look_turn),

@@ -7,7 +7,7 @@ import threading
 import time
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from saccade import stats
 from saccade.lab.store import Lab
@@ -33,8 +33,8 @@ class Catalogue:
         self._rows: dict[str, Flat] = {}
         self._changed: dict[str, int] = {}
         self._gone: dict[str, int] = {}
-        self._named: dict[str, tuple[str, str, str]] = {}
-        self._measures = Measures(lab)
+        self._named: dict[str, Place] = {}
+        self._measures = Measures(lab, lambda key: self._named[key].probes if key in self._named else ())
         self._whole: tuple[int, Any] | None = None
         self._lock = threading.Lock()
         self._stop = threading.Event()
@@ -68,10 +68,9 @@ class Catalogue:
                 self._gone[key] = version
             new = bool(gone)
             for key in changed:
-                study, scale, arm = self._named.get(key, ("", "", ""))
-                row = found[key]
-                if study:
-                    row |= {"study": study, "scale": scale, "arm": arm}
+                row, at = found[key], self._named.get(key)
+                if at is not None:
+                    row |= {"study": at.study, "scale": at.scale, "arm": at.arm}
                 same = key in self._rows and self._rows[key] == row
                 self._rows[key] = row
                 if not same:
@@ -175,24 +174,31 @@ def columns(rows: Sequence[Flat]) -> Flat:
     return {"keys": [row["run"] for row in rows], "columns": made}
 
 
-def named(studies: Iterable[Study]) -> dict[str, tuple[str, str, str]]:
-    """Which study, scale and arm a run belongs to, for every run of these studies with their default choices.
+class Place(NamedTuple):
+    """Where a run belongs, and what is asked of it there."""
 
-    A run of several scales is told by the smallest one.
-    """
-    found: dict[str, tuple[str, str, str]] = {}
+    study: str
+    scale: str
+    arm: str
+    probes: tuple[str, ...]
+
+
+def named(studies: Iterable[Study]) -> dict[str, Place]:
+    """The place of every run of these studies with their default choices; of several scales the smallest."""
+    found: dict[str, Place] = {}
     for study in studies:
         for scale in SCALES:
             for task in study.tasks(Scale(scale), study.choose({})):
-                found.setdefault(task.run.key, (study.name, scale, task.arm or task.run.model))
+                place = Place(study.name, scale, task.arm or task.run.model, tuple(p.key for p in task.probes))
+                found.setdefault(task.run.key, place)
     return found
 
 
 class Measures:
     """Every measured number of a lab, in arrays. Read when first asked for, then only where something changed."""
 
-    def __init__(self, lab: Lab) -> None:
-        self.lab = lab
+    def __init__(self, lab: Lab, wanted: Callable[[str], Sequence[str]]) -> None:
+        self.lab, self.wanted = lab, wanted
         self._lock = threading.Lock()
         self._stamps: dict[str, int] = {}
         self._metrics: dict[str, int] = {}
@@ -205,7 +211,7 @@ class Measures:
             if self._stamps.get(key) == stamp:
                 continue
             metrics, conditions, values, ns = array("l"), array("l"), array("d"), array("l")
-            for document in runs.measurements(self.lab, key):
+            for document in runs.one_each(runs.measurements(self.lab, key), self.wanted(key)):
                 for metric, at, value, n in runs.numbers(document):
                     metrics.append(self._metrics.setdefault(variant(metric, at), len(self._metrics)))
                     named = tuple(sorted(at.items()))

@@ -29,6 +29,17 @@ def _files(lab: Lab) -> dict[str, Path]:
     }
 
 
+def all_of(lab: Lab) -> list[dict[str, Any]]:
+    """Every profile; one that cannot be read is listed with the sentence that says so."""
+    found = []
+    for name in names(lab):
+        try:
+            found.append(read(lab, name))
+        except DamagedFile as error:
+            found.append({"name": name, "error": str(error)})
+    return found
+
+
 def read(lab: Lab, name: str) -> dict[str, Any]:
     known = _files(lab)
     if name not in known:

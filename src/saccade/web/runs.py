@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -165,12 +165,24 @@ def describe(lab: Lab, key: str) -> Flat:
 def measurements(lab: Lab, key: str) -> Iterator[Flat]:
     """What probes found out about a run, checked; a damaged file is passed over (`describe` names it).
 
-    `share` is the part of the training budget after which it was measured.
+    `asked` is the probe with its settings, `share` the part of the training budget after which it was measured.
     """
     for path in sorted(lab.folder(key).glob("rows/*.json")):
         with contextlib.suppress(DamagedFile, OSError):
-            milestone = path.stem.partition("@")[2]
-            yield {**unseal(path), "share": float(milestone) if milestone in STATES else 1.0}
+            asked, _, milestone = path.stem.partition("@")
+            share = float(milestone) if milestone in STATES else 1.0
+            yield {**unseal(path), "asked": asked, "share": share, "written": path.stat().st_mtime_ns}
+
+
+def one_each(documents: Iterable[Flat], wanted: Collection[str]) -> list[Flat]:
+    """Of each probe at each share one measurement: the one that the run's study asks for, else the latest."""
+    best: dict[tuple[str, float], Flat] = {}
+    for document in documents:
+        place = (document["probe"], document["share"])
+        rank = (document["asked"] in wanted, document["written"])
+        if place not in best or rank > (best[place]["asked"] in wanted, best[place]["written"]):
+            best[place] = document
+    return list(best.values())
 
 
 def numbers(document: Mapping[str, Any]) -> Iterator[tuple[str, Flat, float, int]]:

@@ -16,7 +16,7 @@ export function figure(doc, options = {}) {
   const tip = h("div.tip", { hidden: true });
   const tools = h("div.tools", {});
   const root = h("figure.figure", { id: options.id, "aria-labelledby": id },
-    h("div.figure-top", {}, h("h3", { id }, options.heading || doc.title), tools),
+    h("div.figure-top", {}, h(options.plain ? "h3.unseen" : "h3", { id }, options.heading || doc.title), tools),
     legend, h("div.stage", {}, stage, tip),
     h("figcaption", {}, options.caption ?? caption(doc)),
   );
@@ -39,8 +39,8 @@ export function figure(doc, options = {}) {
     const width = Math.floor(stage.clientWidth || 640);
     tip.hidden = true;
     put(stage, draw(doc.data, width, context));
-    put(legend, legendOf(doc.data, context));
-    put(tools, toolsOf(doc, context));
+    if (!options.plain) put(legend, legendOf(doc.data, context));
+    if (!options.plain) put(tools, toolsOf(doc, context));
   }
   let last = 0;
   new ResizeObserver(() => {
@@ -158,7 +158,7 @@ function drawCurves(data, width, context) {
   const rows = Math.ceil(panels.length / columns);
   const ylog = view.ylog ?? data.y_log;
   const more = shown.flatMap((p) => [...p.marks.map((m) => m.y), ...p.fits.flatMap((f) => f.y)]);
-  const range = span(shown.flatMap((p) => p.lines), more, { log: ylog, share: data.y_percent });
+  const range = span(shown.flatMap((p) => p.lines), more, { log: ylog, share: data.y_percent, whole: data.whole });
   const left = 62, gap = 18, right = 14;
   const inner = (width - left - right - gap * (columns - 1)) / columns;
   const height = columns === 1 ? Math.min(340, Math.max(220, inner * 0.62)) : Math.min(260, Math.max(180, inner * 0.72));
@@ -319,7 +319,7 @@ function drawBudget(data, width, context) {
     const box = { left, top: top + 34, width: wide - 22, height: high - 62 };
     const percent = path.unit === "points", ink = TONES[path.says] || "var(--open)";
     const line = { label: path.label, estimates: path.estimates, seeds: path.shares.map(() => []), missing: 0 };
-    const range = span([line], [path.null], {});
+    const range = span([line], [path.null], { whole: true });
     const y = linear(range, [box.top + box.height, box.top]);
     const x = linear([0, 1], [box.left + 4, box.left + box.width - 8]);
     const group = s("g.line", { data: { line: path.label } });

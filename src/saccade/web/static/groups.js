@@ -104,15 +104,18 @@ export function groups(root, { query, go, context }) {
     });
     const list = [...by.values()];
     for (const one of list) one.estimate = estimate([...one.seeds.keys()].sort((a, b) => a - b).map((k) => one.seeds.get(k)));
-    const vary = store.varying(list.map((g) => g.row), new Set([...store.BESIDE, set.x]));
-    const arms = new Set(list.map((g) => g.row.arm)).size > 1;
+    // Only what differs between groups of one arm (or model) has to be said beside its name.
+    const kind = (row) => row.arm || row.model, kinds = new Map();
+    for (const g of list) kinds.set(kind(g.row), [...(kinds.get(kind(g.row)) || []), g.row]);
+    const apart = new Map([...kinds].map(([name, some]) => [name, store.varying(some, new Set([...store.BESIDE, set.x]))]));
+    const vary = [...new Set([...apart.values()].flat())];
     const total = new Map(), lost = new Map();
     for (const r of rows) {
       total.set(r.group, (total.get(r.group) || 0) + 1);
       if (["diverged", "failed", "timeout", "damaged"].includes(r.state)) lost.set(r.group, [...(lost.get(r.group) || []), r.state]);
     }
     for (const one of list) {
-      one.name = nameOf(one.row, vary, arms);
+      one.name = nameOf(one.row, apart.get(kind(one.row)));
       one.missing = (lost.get(one.group) || []).length;
       one.why = one.missing ? summary(lost.get(one.group)) : "";
       one.waiting = total.get(one.group) - one.missing - one.seeds.size;
@@ -122,9 +125,9 @@ export function groups(root, { query, go, context }) {
 
   const summary = (states) => [...new Set(states)].map((st) => `${states.filter((t) => t === st).length} ${st}`).join(", ");
 
-  function nameOf(row, vary, arms) {
-    const told = arms && row.arm ? row.arm : row.model;
-    const more = vary.filter((f) => f !== "model" && (f !== "data" || new Set(rows.map((r) => r.data)).size > 1) && row[f] !== undefined).map((f) => (f === "data" ? row[f] : `${f} ${typeof row[f] === "number" ? number(row[f], 5) : row[f]}`));
+  function nameOf(row, vary) {
+    const told = row.arm || row.model;
+    const more = vary.filter((f) => f !== "model" && row[f] !== undefined).map((f) => (f === "data" ? row[f] : `${f} ${typeof row[f] === "number" ? number(row[f], 5) : row[f]}`));
     return [told, ...more].join(", ");
   }
 
@@ -139,7 +142,7 @@ export function groups(root, { query, go, context }) {
       pick("metric", set.metric, known.map((m) => [m, `${shownName(m)} (${plural(measures[m].runs, "run")})`]), (v) => go({ metric: v, at: "", x: undefined, a: "", b: "" }), "pick-metric"),
       pick("against", set.x, xs, (v) => go({ x: v }), "pick-x"),
       Object.entries(measures[set.metric].at).filter(([name, values]) => name !== set.x && values.length > 1).map(([name, values]) =>
-        pick(name, set.at[name], values.map((v) => [String(v), String(v)]), (v) => go({ at: writeAt({ ...set.at, [name]: v }) }), `pick-${name}`)));
+        pick(name === "budget_share" ? "share of the budget" : name, set.at[name], values.map((v) => [String(v), String(v)]), (v) => go({ at: writeAt({ ...set.at, [name]: v }) }), `pick-${name}`)));
   }
 
   function lines(made) {
@@ -174,7 +177,7 @@ export function groups(root, { query, go, context }) {
       ? { kind: "Curves", ...shared, panels: [{ title: "", lines: drawn, x_label: set.x, x_log: spread ? 2 : null, x_down: false, marks: [], fits: [] }] }
       : { kind: "Bars", ...shared, categories, lines: drawn, x_label: set.x, marks: [] };
     put(plot, figure({ name: "groups", title, data, told: title, csvText: () => csv(made, set) },
-      { caption: `${Object.entries(set.at).map(([k, v]) => `${k} ${v}`).join(", ")}${all.length > few.length ? `. ${all.length} lines; the first ${few.length} are drawn. Filter to choose.` : ""}` }));
+      { caption: `${Object.entries(set.at).filter(([k, v]) => k !== "budget_share" || v !== "1").map(([k, v]) => `${k} ${v}`).join(", ")}${all.length > few.length ? `. ${all.length} lines; the first ${few.length} are drawn. Filter to choose.` : ""}` }));
   }
 
   function csv(made, set) {

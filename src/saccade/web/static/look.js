@@ -102,7 +102,7 @@ export async function show(root, route, { follow, address, lab }) {
   // -- the left side
 
   function drawReadout(answer) {
-    const m = view.move, parts = [];
+    const m = answer.snapped || view.move, parts = [];
     const names = stock?.classes || [];
     if (answer.label !== null && answer.label !== undefined && view.mode === "set") parts.push(h("b", {}, `${names[answer.label] ?? answer.label}`));
     else parts.push(h("b", {}, view.mode === "draw" ? "your drawing" : "your image"));
@@ -177,10 +177,18 @@ export async function show(root, route, { follow, address, lab }) {
     const root = h("article.model-panel", { "aria-label": `Model ${letter}` }, choose.root, states, logits, attends, centre, maps);
     return {
       root,
+      failed() {
+        choose.set(rows, view.runs[i]);
+        for (const part of [logits, maps, attends, centre]) put(part);
+        put(states, h("p.quiet-note", {}, "This model cannot be shown; choose another."));
+      },
       refresh() {
         choose.set(rows, view.runs[i]);
         const info = infos[i];
-        if (!info) return put(states);
+        if (!info) {
+          put(states, h("p.quiet-note", {}, view.runs[i] ? "Loading…" : "There is no second model of these data; choose one."));
+          return;
+        }
         const known = info.states, at = Math.max(0, known.findIndex((s) => s.state === (view.states[i] || known[known.length - 1].state)));
         put(states, known.length > 1 ? h("label.slide.training", {}, h("span", {}, "training"), h("input", { type: "range", min: "0", max: String(known.length - 1), step: "1", value: String(at), "aria-valuetext": known[at].label, oninput: async (e) => { view.states[i] = known[Number(e.target.value)].state; e.target.setAttribute("aria-valuetext", known[Number(e.target.value)].label); e.target.nextSibling.textContent = known[Number(e.target.value)].label; await loadModel(i, false); changed(); } }), h("output", {}, known[at].label)) : null);
       },
@@ -208,7 +216,7 @@ export async function show(root, route, { follow, address, lab }) {
   }
 
   function attention(a, raw, size, info) {
-    const from = a.attention[0].at ? (view.query ? `from pixel ${Math.floor(view.query.x)}, ${Math.floor(view.query.y)}` : "from the middle") : "from the class token";
+    const from = a.attention[0].at ? (view.query ? (STATIC ? "from the nearest saved pixel" : `from pixel ${Math.floor(view.query.x)}, ${Math.floor(view.query.y)}`) : "from the middle") : "from the class token";
     return [h("h3", {}, "Attention ", h("small", {}, from)), a.attention.map((layer) => h("div.attention-layer", {}, h("small", {}, layer.name, layer.of > layer.shape[0] ? `, ${layer.shape[0]} of ${layer.of} heads` : ""),
       h("div.heads", {}, Array.from({ length: layer.shape[0] }, (_, k) => h("figure.head-map", { title: `head ${k + 1}: looks at about ${layer.effective[k].toFixed(1)} places${layer.kept.length ? `; ${(100 * layer.kept[k]).toFixed(0)} % stays on the class token` : ""}` }, framed(looking(layer, k, raw, size), layer, size))))))];
   }
@@ -229,7 +237,7 @@ export async function show(root, route, { follow, address, lab }) {
     const names = view.layers[i] || info.chosen;
     const room = matchMedia("(max-width: 40rem)").matches ? 6 : 8;
     return [h("h3", {}, "Feature maps"), a.features.map((f, k) => h("div.feature-layer", {},
-      h("label.layer-pick", {}, h("select", { "aria-label": `Layer ${k + 1}`, onchange: (e) => { const next = [...names]; next[names.indexOf(f.name)] = e.target.value; view.layers[i] = [...new Set(next)]; changed(); } }, info.layers.map((l) => h("option", { value: l.name, selected: l.name === f.name }, `${l.name} (${l.kind})`))),
+      h("label.layer-pick", {}, STATIC ? h("span", {}, f.name) : h("select", { "aria-label": `Layer ${k + 1}`, onchange: (e) => { const next = [...names]; next[names.indexOf(f.name)] = e.target.value; view.layers[i] = [...new Set(next)]; changed(); } }, info.layers.map((l) => h("option", { value: l.name, selected: l.name === f.name }, `${l.name} (${l.kind})`))),
         h("small", {}, ` ${f.of} × ${f.shape[1]} × ${f.shape[2]}${f.of > f.shape[0] ? `, the first ${f.shape[0]}` : ""}, ${number(f.low, 3)} to ${number(f.high, 3)}`)),
       features(f, Math.min(room, f.shape[0] <= 6 ? f.shape[0] : room))))];
   }
@@ -243,7 +251,7 @@ export async function show(root, route, { follow, address, lab }) {
       if (refresh) panels[i].refresh();
     } catch (error) {
       infos[i] = null;
-      panels[i].refresh();
+      panels[i].failed();
       put(notice, h("p.note.bad", {}, `${LETTERS[i]}: ${error.message}`));
     }
   }
@@ -255,7 +263,8 @@ export async function show(root, route, { follow, address, lab }) {
     use();
   }
 
-  put(notice, h("p.quiet-note", {}, STATIC ? "" : "Loading the models…"));
+  panels.forEach((p) => p.refresh());
+  if (!STATIC) put(readout, "Loading the models; the first time takes a few seconds…");
   (async () => {
     await loadModel(0);
     await loadModel(1);

@@ -49,7 +49,7 @@ function powers(low, high, n, base) {
 }
 
 // The y range: all seeds and means; intervals too, but one of two seeds may not flatten all the rest (as in the report).
-export function span(lines, more, { log = false, zero = false, share = false } = {}) {
+export function span(lines, more, { log = false, zero = false, share = false, whole = false } = {}) {
   const ok = (v) => Number.isFinite(v) && (v > 0 || !log);
   const seen = [...lines.flatMap((l) => [...l.estimates.map((e) => e.value), ...l.seeds.flat()]), ...more].filter(ok);
   if (!seen.length) return null;
@@ -57,11 +57,11 @@ export function span(lines, more, { log = false, zero = false, share = false } =
   const back = log ? Math.exp : (v) => v;
   const ends = lines.flatMap((l) => l.estimates.flatMap((e) => [e.low, e.high])).filter((v) => v !== null && ok(v)).map(into);
   const low = into(smallest(seen)), high = into(largest(seen));
-  const reach = 0.35 * (high - low) || 0.1 * Math.abs(high) || 0.5;
+  const reach = whole ? Infinity : 0.35 * (high - low) || 0.1 * Math.abs(high) || 0.5;
   let bottom = Math.max(low - reach, smallest([low, ...ends]));
   let top = Math.min(high + reach, largest([high, ...ends]));
   if (zero) [bottom, top] = [Math.min(0, bottom), Math.max(0, top)];
-  const pad = 0.05 * (top - bottom) || reach;
+  const pad = 0.05 * (top - bottom) || 0.1 * Math.abs(high) || 0.5;
   if (!(zero && bottom === 0)) bottom -= pad;
   if (!(zero && top === 0)) top += pad;
   if (share && !log && smallest(seen) >= 0 && largest(seen) <= 1) {

@@ -8,7 +8,7 @@ const clamp = (v, low, high) => Math.min(high, Math.max(low, v));
 // tell: {moved(move), pointed(query | null, pinned), drawn(rgba), dropped(file)}
 export function stage(tell) {
   let size = 32, move = { ...STILL }, query = null, pinned = false, mode = "move", ink = null, still = false;
-  const image = h("img.pixels.stage-image", { alt: "The image that both models see", draggable: false });
+  const image = h("img.pixels.stage-image", { alt: "", draggable: false, hidden: true });
   const overlay = s("svg.overlay", { "aria-hidden": "true" });
   const root = h("div.stage-frame", {
     tabindex: "0", role: "application", "aria-roledescription": "image to move",
@@ -159,7 +159,7 @@ export function stage(tell) {
 
   return {
     root, change,
-    show(png) { image.src = png; },
+    show(png) { image.src = png; image.alt = "The image that both models see"; image.hidden = false; },
     set(next) {
       if (next.size) { if (next.size !== size) ink = null; size = next.size; }
       if (next.move) move = { ...next.move };

@@ -234,6 +234,6 @@ function budget(c) {
     label: "ours", family: "other", dash: "solid", shade: 0.5, missing: 0, why: "", ink: "var(--accent)",
     x: points.map((b) => 100 * b.share), estimates: points.map((b) => b.estimate), seeds: points.map(() => []),
   };
-  const data = { kind: "Curves", title: "", y_label: percent ? "points" : c.evidence?.unit || "estimate", y_log: false, y_percent: percent, note: "", panels: [{ title: "", lines: [line], marks: [], fits: [], x_label: "share of the budget (%)", x_log: null }] };
-  return h("div.small-figure", {}, figure({ name: `${c.id}-budget`, title: `${c.id} against the budget`, data, told: points.map((b) => `${100 * b.share} %: ${interval(b.estimate, percent)}`).join("; ") }, { heading: "", caption: "" }));
+  const data = { kind: "Curves", title: "", y_label: percent ? "points" : c.evidence?.unit || "estimate", y_log: false, y_percent: percent, note: "", whole: true, panels: [{ title: "", lines: [line], marks: [], fits: [], x_label: "share of the budget (%)", x_log: null }] };
+  return h("div.small-figure", {}, figure({ name: `${c.id}-budget`, title: `${c.id} against the budget`, data, told: points.map((b) => `${100 * b.share} %: ${interval(b.estimate, percent)}`).join("; ") }, { plain: true, caption: "" }));
 }
