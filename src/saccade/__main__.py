@@ -18,7 +18,7 @@ commands (saccade COMMAND --help tells more):
 """
 
 
-COMMANDS = ("commands", "cluster")  # files of cli/
+COMMANDS = ("commands", "cluster", "web")  # files of cli/
 
 
 def main() -> None:

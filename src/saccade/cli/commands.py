@@ -582,7 +582,7 @@ def doctor(lab: LabDir = "lab", json: Json = False) -> None:
 
 def main(words: Sequence[str] | None = None) -> None:
     """Entry point: one sentence for each mistake; exit codes 0 fine, 1 failed, 2 wrong usage, 3 not reproduced."""
-    from saccade.cli import cluster  # noqa: F401 - registers its commands
+    from saccade.cli import cluster, web  # noqa: F401 - they register their commands
 
     words = list(sys.argv[1:] if words is None else words)
     if words == ["--version"]:

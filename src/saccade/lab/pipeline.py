@@ -20,6 +20,7 @@ from saccade.lab import identity, index, plan, registration, where
 from saccade.lab.store import Lab, seal, unseal, write_atomic
 from saccade.lab.table import Table, join
 from saccade.report import document
+from saccade.report.figures import FigureData
 from saccade.spec import (
     MILESTONES,
     SCALES,
@@ -32,6 +33,7 @@ from saccade.spec import (
     Task,
     Verdict,
     digest,
+    suggest,
 )
 from saccade.stats import sequential
 from saccade.study import Results, Study, arms_of, judge, with_registration
@@ -148,6 +150,15 @@ class Session:
                 if verdict.claim not in final or not final[verdict.claim].decided:
                     final[verdict.claim] = verdict
         return with_registration(tuple(final[c.id] for c in self.study.claims), entries)
+
+    def figure(self, name: str) -> FigureData:
+        """The data of one figure of the report; `report.draw.save` draws it."""
+        results = self.results()
+        drawn = document.figures_of(self.study, results.whole, self.verdicts(results))
+        known = {figure.name: data for figure, data in drawn}
+        if name not in known:
+            raise SaccadeError(suggest("figure", name, known))
+        return known[name]
 
 
 def open_session(
