@@ -16,6 +16,7 @@ _HOMES = {
     "run": "api",
     "probe": "api",
     "compare": "api",
+    "attention": "analysis.looking",
     "Paper": "spec",
     "Probe": "spec",
     "Recipe": "spec",

@@ -26,6 +26,7 @@ from saccade.subjects.subject import standardise
 
 MOST_SHOWN = 12  # layers and heads in a figure; more are left out, evenly, and said
 SIDE = 96  # pixels of a map in a figure
+LARGEST, USUAL = 256, 224  # an image above the first is made the second, for a model that takes any size
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,9 @@ class Attention:
         """
         one = self._layer(layer)
         if one.grid is None:
-            raise SaccadeError(f"layer {layer} ({one.name}) has {one.weights.shape[-1]} keys, which are no grid of the image.")
+            raise SaccadeError(
+                f"layer {layer} ({one.name}) has {one.weights.shape[-1]} keys, which are no grid of the image."
+            )
         if head is not None and not -one.heads <= head < one.heads:
             raise SaccadeError(f"layer {layer} has the heads 0 to {one.heads - 1}, not {head}.")
         weights = one.weights[0].mean(0)  # (heads, queries, keys)
@@ -139,8 +142,8 @@ def attention(
 ) -> Attention:
     """Where the model looks in an image: a file, or an array (h, w), (h, w, 3) or (c, h, w), uint8 or in [0, 1].
 
-    The middle square of the image is made as large as the model takes it, and standardised as its source says, or by mean
-    and std. The model's output is the same to the bit as without being looked at, and nothing is left on it.
+    The middle square of the image is made as large as the model takes it, and standardised as its source says, or by
+    mean and std. The model's output is the same to the bit as without being looked at, and nothing is left on it.
     """
     if bool(mean) != bool(std):
         raise SaccadeError("mean and std go together: give both, or none.")
@@ -164,7 +167,10 @@ def attention(
 def _square(x: Tensor) -> Tensor:
     side = min(x.shape[-2:])
     top, left = (x.shape[-2] - side) // 2, (x.shape[-1] - side) // 2
-    return x[:, top : top + side, left : left + side]
+    x = x[:, top : top + side, left : left + side]
+    if side <= LARGEST:
+        return x
+    return F.interpolate(x[None], size=(USUAL, USUAL), mode="bilinear", antialias=True)[0].clamp(0, 1)
 
 
 def _query(one: AttentionLayer, query: int | tuple[int, int] | None) -> int:

@@ -1,12 +1,12 @@
 """The attention of any torch model: maps by layer and head from one forward pass, nothing left on the model.
 
-A dispatch mode watches the tensor operations themselves, below modules and Python: whatever a model calls, attention ends in
-a fused attention kernel, or in a product with a matrix whose rows are not negative and sum to one. Every operation runs as
-it would without us, so the output has the same bits. (A function mode, one level higher, turns off the fast paths of
-`nn.MultiheadAttention` and `nn.TransformerEncoder`, whose output then differs by 7e-7.)
+A dispatch mode watches the tensor operations themselves, below modules and Python: whatever a model calls, attention
+ends in a fused attention kernel, or in a product with a matrix whose rows are not negative and sum to one. Every
+operation runs as it would without us, so the output has the same bits. (A function mode, one level higher, turns off
+the fast paths of `nn.MultiheadAttention` and `nn.TransformerEncoder`, whose output then differs by 7e-7.)
 
-Attention that never becomes a matrix (a kernel in C) can speak for itself: a model by a method `attention(x)` that returns
-(n, heads, queries, keys) by layer, a layer by a method `probabilities(x)`.
+Attention that never becomes a matrix (a kernel in C) can speak for itself: a model by a method `attention(x)` that
+returns (n, heads, queries, keys) by layer, a layer by a method `probabilities(x)`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import math
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -30,7 +31,9 @@ from saccade.subjects.readout import Mapped, ReadOut
 MOST_PREFIX = 8  # class, distillation and register tokens before a grid that the model states
 MOST_GUESSED = 2  # of them before a grid that is only guessed: with more, most numbers would make a grid
 FEWEST = 2  # keys; a softmax over one thing says nothing
-FEWEST_ALONE = 4  # keys of a softmax that is used without a matrix product: a gate of two or three branches is no attention
+FEWEST_ALONE = (
+    4  # keys of a softmax that is used without a matrix product: a gate of two or three branches is no attention
+)
 SUMS = {torch.float64: 1e-6, torch.float32: 1e-4}  # how far from one a row's sum may be; half precisions: 2e-2
 Sides = tuple[int, int]
 
@@ -39,8 +42,8 @@ Sides = tuple[int, int]
 class AttentionLayer:
     """One layer's weights (n, windows, heads, queries, keys), rows summing to one, as float32.
 
-    `grid` and `query_grid` are rows and columns of the keys and queries that lie on the image (of one window where there
-    are windows), `prefix` and `query_prefix` the tokens before them; None where the tokens make no grid of the image.
+    `grid` and `query_grid` are rows and columns of the keys and queries that lie on the image (of one window where
+    there are windows), `prefix` and `query_prefix` the tokens before them; None where tokens make no grid of the image.
     `shift` is how far the image had been rolled, in grid cells, when windows were cut.
     """
 
@@ -164,7 +167,7 @@ class _Watch(TorchDispatchMode):
         self.records.insert(place, _Record(name, call, weights.clone(), soft.shift if soft else self.rolled))
 
     def finish(self) -> None:
-        """A softmax over the last of four axes that was never seen in use: heads that are mixed before their product."""
+        """A softmax over the last of four axes, never seen in use: heads that are mixed before their product."""
         for i, soft in enumerate(list(self.soft.values())):
             if soft.rows.ndim == 4 and soft.rows.shape[2] >= FEWEST_ALONE and soft.out.stride() == soft.rows.stride():
                 self.keep(soft.rows, replace(soft, place=soft.place + i))
@@ -356,10 +359,14 @@ def _naming(model: nn.Module, watch: _Watch) -> Iterator[None]:
             handle.remove()
 
 
-def _eager() -> contextlib.AbstractContextManager[Any]:
-    """Compiled parts run as they are written; older torch has no such switch, and then sees what it can."""
+@contextlib.contextmanager
+def _eager() -> Iterator[None]:
+    """Compiled parts run as they are written; torch before 2.6 has no such switch, and then shows what it can."""
     stance = getattr(torch.compiler, "set_stance", None)
-    return stance("force_eager") if stance else contextlib.nullcontext()
+    with warnings.catch_warnings(), stance("force_eager") if stance else contextlib.nullcontext():
+        # Hooks of torch as a whole also see the wrapper around a compiled module, which has no name and does no harm.
+        warnings.filterwarnings("ignore", message="Using `torch.compile")
+        yield
 
 
 # -- reading

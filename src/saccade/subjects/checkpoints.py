@@ -12,7 +12,15 @@ from torch import Tensor, nn
 from saccade.spec import SaccadeError
 
 ENDINGS = (".safetensors", ".pt", ".pth", ".bin", ".ckpt")
-INSIDE = ("state_dict", "model_state_dict", "model", "module", "net", "weights", "params")  # where training scripts put the weights
+INSIDE = (
+    "state_dict",
+    "model_state_dict",
+    "model",
+    "module",
+    "net",
+    "weights",
+    "params",
+)  # where training scripts put the weights
 PREFIXES = ("module.", "_orig_mod.", "model.", "net.")  # left by parallel wrappers, torch.compile and trainers
 SHOWN = 3  # names that a sentence quotes
 

@@ -1,7 +1,7 @@
 """A word to a model: file.py:function, a registered name, a run of a lab, a checkpoint, timm:, hf: or torchvision:.
 
-What the source itself says of its input (size, channels, mean and std) is kept beside the model; `fit` finds out the rest.
-Nothing is downloaded unless asked for.
+What the source itself says of its input (size, channels, mean and std) is kept beside the model; `fit` finds out the
+rest. Nothing is downloaded unless asked for.
 """
 
 from __future__ import annotations
@@ -188,9 +188,7 @@ def _arguments(made: Callable[..., Any], wanted: Wanted, name: str) -> dict[str,
         for argument in names:
             if argument in known:
                 given.setdefault(argument, value)
-    missing = [
-        p.name for p in parameters.values() if p.name in known and p.default is p.empty and p.name not in given
-    ]
+    missing = [p.name for p in parameters.values() if p.name in known and p.default is p.empty and p.name not in given]
     if missing:
         raise SaccadeError(
             f"{name} needs {', '.join(missing)}, and nothing says what; give it as --set {missing[0]}=VALUE."

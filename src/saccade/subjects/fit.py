@@ -57,7 +57,7 @@ class Facts:
 
 
 class Fitted(nn.Module):
-    """Images of the data, standardised, in; one row of logits per image out, whatever the model inside takes and gives."""
+    """Standardised images of the data in, one row of logits per image out, whatever the model takes and gives."""
 
     def __init__(self, model: nn.Module, size: tuple[int, int] | None, channels: int, path: tuple[Any, ...]) -> None:
         super().__init__()
@@ -114,7 +114,8 @@ def fit(
 ) -> tuple[Subject, Facts]:
     """A subject that takes images like these, and what was found out.
 
-    `tuning` are labelled images that no result rests on: among usual normalisations the one is taken that does best there.
+    `tuning` are labelled images that no result rests on: of the usual normalisations the one that does best there is
+    taken.
     """
     model = found.model.to(device)
     index = torch.arange(min(ASKED, len(images)), device=images.y.device)
@@ -207,17 +208,22 @@ def _sizes(
                 sizes.append(((side, side), "its first linear layer"))
             break
     sizes += [((s, s), "a forward pass") for s in TRIED]
-    return list({sides: (sides, why) for sides, why in reversed(sizes)}.values())[::-1]
+    first: dict[tuple[int, int], str] = {}
+    for sides, why in sizes:
+        first.setdefault(sides, why)
+    return list(first.items())
 
 
 # -- output
 
 
 def unpack(out: Any, n: int, name: str) -> tuple[tuple[Any, ...], Tensor]:
-    """The answers inside an output, and the way to them: a tensor, or the plain one of a tuple, mapping or dataclass."""
+    """The answers in an output, and the way to them: a tensor, or the plain one of a tuple, mapping or dataclass."""
     path = _way(out, n)
     if path is None:
-        raise SaccadeError(f"{name} answers with {_shape(out)}, in which no row per image can be told; return (n, classes).")
+        raise SaccadeError(
+            f"{name} answers with {_shape(out)}, in which no row per image can be told; return (n, classes)."
+        )
     answers = _follow(out, path)
     if len(answers) != n:
         raise SaccadeError(f"{name} answers with {len(answers)} rows to {n} images; return one row per image.")
@@ -281,7 +287,9 @@ def _kind(out: Tensor, path: tuple[Any, ...]) -> tuple[str, str]:
     rows = out.double()
     if bool((rows >= 0).all()) and torch.allclose(rows.sum(1), torch.ones(len(rows), dtype=rows.dtype), atol=2e-3):
         return "probabilities", "probabilities"
-    if bool((rows <= 0).all()) and torch.allclose(rows.exp().sum(1), torch.ones(len(rows), dtype=rows.dtype), atol=2e-3):
+    if bool((rows <= 0).all()) and torch.allclose(
+        rows.exp().sum(1), torch.ones(len(rows), dtype=rows.dtype), atol=2e-3
+    ):
         return "", "log-probabilities"
     return "", "logits"
 
@@ -328,7 +336,8 @@ def _search(subject: Subject, images: Images, tuning: Images | None, classes: in
     if right[best] < right["data"] + CLEAR:
         return own, f"the data's mean and std; no usual one does better on {len(tuning)} training images"
     return NORMALISATIONS[best] or own, (
-        f'"{best}", right on {right[best]:.0%} of {len(tuning)} training images; with the data\'s on {right["data"]:.0%}'
+        f'"{best}", right on {right[best]:.0%} of {len(tuning)} training images, and with the data\'s mean and std on '
+        f"{right['data']:.0%}"
     )
 
 
@@ -346,8 +355,8 @@ def _manners(subject: Subject, x: Tensor, name: str) -> Iterator[str]:
     by = float((first - second).abs().max()) / spread
     if by > SAME:
         yield (
-            f"non-deterministic: a second call gives other answers, by up to {by:.2g} of their spread; every variant is "
-            "asked once, so differences below that mean nothing"
+            f"non-deterministic: a second call gives other answers, by up to {by:.2g} of their spread; every "
+            "variant is asked once, so differences below that mean nothing"
         )
     elif (by := float((first - alone).abs().max()) / spread) > SAME:
         yield f"an image's answer depends on the others in its batch, by up to {by:.2g} of the answers' spread"

@@ -1,4 +1,4 @@
-"""A model's own classes held against the data's: the same, by a stated map, by agreement with itself, or by a read-out."""
+"""A model's classes against the data's: the same, by a stated map, by agreement with itself, or by a read-out."""
 
 from __future__ import annotations
 
@@ -49,8 +49,15 @@ class Reading:
 
 
 def read(
-    subject: Subject, facts: Facts, data: Source, *, way: str = "", classes: str | Mapping[int, Sequence[int]] = "",
-    split: str = "test", n: int = 1000, tuning: Images | None = None,
+    subject: Subject,
+    facts: Facts,
+    data: Source,
+    *,
+    way: str = "",
+    classes: str | Mapping[int, Sequence[int]] = "",
+    split: str = "test",
+    n: int = 1000,
+    tuning: Images | None = None,
 ) -> Reading:
     """By labels when the classes are as many; else as asked, by the map that is given, or by agreement."""
     images = data(split)
@@ -68,14 +75,13 @@ def read(
         return Reading(subject, data, way, f"against the labels, {images.classes} classes")
     if way == "map":
         groups = class_map(classes or "imagenet_cifar10", facts.classes, images.classes)
-        model = Mapped(subject.model, groups)
-        return Reading(dataclasses.replace(subject, model=model), data, way, f"through the class map {_called(classes)}")
+        mapped = dataclasses.replace(subject, model=Mapped(subject.model, groups))
+        return Reading(mapped, data, way, f"through the class map {_called(classes)}")
     if way == "linear":
         if tuning is None:
             raise SaccadeError("a linear read-out needs training images, and the data have no such split.")
-        model = read_out(subject, tuning)
         says = f"by a linear read-out of its last features, trained here on {len(tuning)} images with the model frozen"
-        return Reading(dataclasses.replace(subject, model=model), data, way, says)
+        return Reading(dataclasses.replace(subject, model=read_out(subject, tuning)), data, way, says)
     return Reading(
         subject,
         Own(data.name, data.args, data.seed, data.device, split, _answered(subject, images.head(n), facts.classes)),
@@ -102,7 +108,7 @@ class Mapped(nn.Module):
 
 
 def class_map(given: str | Mapping[int, Sequence[int]], model_classes: int, classes: int) -> list[list[int]]:
-    """The model's classes for each class of the data: a built-in map, a JSON file {"0": [404, 895], ...}, or a mapping."""
+    """The model's classes for each of the data's: a built-in map, a JSON file {"0": [404, 895], ...}, or a mapping."""
     if isinstance(given, str):
         given = MAPS[given] if given in MAPS else _file(given)
     groups: list[list[int]] = [[] for _ in range(classes)]
@@ -127,7 +133,9 @@ def _file(given: str) -> Mapping[Any, Any]:
     except OSError:
         raise SaccadeError(suggest("class map", given, MAPS, "or a JSON file")) from None
     except ValueError as error:
-        raise SaccadeError(f'{given} is no class map ({error}); it looks like {{"0": [404, 895], "1": [436]}}.') from None
+        raise SaccadeError(
+            f'{given} is no class map ({error}); it looks like {{"0": [404, 895], "1": [436]}}.'
+        ) from None
 
 
 def _called(classes: str | Mapping[int, Sequence[int]]) -> str:
@@ -159,6 +167,9 @@ def _answered(subject: Subject, images: Images, classes: int) -> Images:
 
 class ReadOut(nn.Module):
     """A linear layer on the features that the model inside gives its own last layer."""
+
+    weight: Tensor
+    bias: Tensor
 
     def __init__(self, model: nn.Module, last: nn.Module | None, weight: Tensor, bias: Tensor) -> None:
         super().__init__()
