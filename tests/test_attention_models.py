@@ -12,7 +12,7 @@ from saccade.layers import content_attention
 from saccade.layers.content_attention import ContentAttention
 from saccade.layers.position_attention import LearnedPositionAttention, QuadraticAttention, dense
 from saccade.spec import SaccadeError
-from saccade.training.loop import make_optimizer
+from saccade.training.optimizer import make_optimizer
 
 AGAIN = {"shell": "reproduction"}
 MANY = {"shell": "reproduction", "heads": 16, "dim": 256, "hidden": 400}

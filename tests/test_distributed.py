@@ -16,7 +16,8 @@ from torch import nn
 from saccade.data.images import Source
 from saccade.spec import Recipe, SaccadeError, Settings
 from saccade.training import distributed
-from saccade.training.loop import Done, Step, fit
+from saccade.training.events import Done, Step
+from saccade.training.loop import fit
 
 RECIPE = Recipe(images=160, batch=16, optimizer="sgd", momentum=0.9, lr=0.05, clip=1.0, watch=1)
 DATA = Source("photos", Settings(of="procedural_textures", p=200, hold_out=500), 3)

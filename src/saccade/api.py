@@ -11,10 +11,10 @@ from torch import nn
 from saccade import models, registry, stats
 from saccade.cli import terminal
 from saccade.data.images import Source
-from saccade.lab import launch, pipeline, plan
+from saccade.lab import pipeline
 from saccade.lab.store import Lab
 from saccade.lab.table import Table
-from saccade.spec import Evidence, Probe, Recipe, Run, SaccadeError, Settings, Task
+from saccade.spec import Evidence, Probe, Recipe, Run, Settings, Task
 from saccade.subjects.subject import Subject
 
 
@@ -55,28 +55,8 @@ def train(
         )
         for s in chosen
     ]
-    return train_all(tasks, Lab(lab).open(), device=device, jobs=jobs, quiet=quiet)
-
-
-def train_all(
-    tasks: Sequence[Task],
-    lab: Lab,
-    *,
-    device: str = "auto",
-    jobs: int | None = None,
-    plugins: Sequence[str] = (),
-    quiet: bool = False,
-) -> Table:
-    pipeline.fetch(tasks, terminal.printer(quiet))
-    found = plan.examine(lab, tasks)
-    if found.damaged:
-        raise SaccadeError(f"damaged runs in {lab.root}: {', '.join(found.damaged)}; see saccade lab verify.")
-    places = launch.devices(device, jobs)
-    cost = plan.price(found, lab, places[0], plugins)
-    places = launch.share(places, cost.memory, jobs)
-    board = terminal.Board(tasks, found.complete, cost.seconds, len(places))
-    terminal.follow(launch.local(plan.longest_first(found, cost), lab, places=places, plugins=plugins), board, quiet)
-    return plan.table_of(lab, tasks)
+    how = pipeline.How(device=device, jobs=jobs, quiet=quiet)
+    return pipeline.train(Lab(lab).open(), tasks, how)
 
 
 def probe(
@@ -126,16 +106,13 @@ def run(
     device: str = "auto",
     jobs: int | None = None,
     quiet: bool = False,
+    seeds: int | None = None,
     **choices: Any,
 ) -> pipeline.Session:
     """The same as `saccade run`; the session it returns has .table() and .verdicts()."""
-    opened = pipeline.open_session(study, scale, lab, choices)
-    say = terminal.printer(quiet)
-    pipeline.fetch(opened.tasks, say)
-    todo = pipeline.prepare(opened, say=say)
-    places = launch.devices(device, jobs)
-    if todo.todo:
-        cost = plan.price(todo, opened.lab, places[0])
-        pipeline.perform(opened, todo, cost, places=launch.share(places, cost.memory, jobs), quiet=quiet)
+    opened = pipeline.open_session(study, scale, lab, choices, seeds=seeds)
+    how = pipeline.How(device=device, jobs=jobs, quiet=quiet)
+    planned = pipeline.plan_work(opened.lab, opened.tasks, how, terminal.printer(quiet))
+    pipeline.run(opened, planned, how)
     pipeline.write(opened)
     return opened

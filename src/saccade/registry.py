@@ -51,17 +51,21 @@ def model(
 
 
 def data(
-    *, version: int = 1, watch: str = "test", sets: tuple[str, ...] = ()
+    *, version: int = 1, watch: str = "test", sets: tuple[str, ...] = (), folder: str = ""
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function (split, *, seed, ...) -> Images under its own name.
 
-    `watch` is the split looked at during training; `sets` names the arguments that name fetched data sets.
+    `watch` is the split looked at during training; `sets` names the arguments that name fetched data sets;
+    `folder` is where images are looked for in the cache unless the argument of that name says otherwise.
     """
     return _register("data")
 
 
-def probe(*, version: int = 1) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a generator (subject, data, *, ...) -> rows under its own name."""
+def probe(*, version: int = 1, milestones: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a generator (subject, data, *, ...) -> rows under its own name.
+
+    `milestones`: whether it is also asked of the weights kept on the way; not for what training does not change.
+    """
     return _register("probe")
 
 

@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 # Part of every run's key. Bump when training gives other numbers for the same specification
@@ -16,10 +17,43 @@ from typing import Any
 TRAINING_VERSION = 1
 
 SCALES = ("smoke", "demo", "small", "large", "paper")
+MILESTONES = (0.5, 0.75)  # shares of the budget at which a run keeps its weights, to see whether a result still moves
+
+
+class Outcome(StrEnum):
+    """How a training ended."""
+
+    FINISHED = "finished"
+    DIVERGED = "diverged"
+    TIMEOUT = "timeout"
+    FAILED = "failed"
+
+
+class Says(StrEnum):
+    """What a verdict says. The last two are for claims that no paper has settled before."""
+
+    REPRODUCED = "reproduced"
+    CONTRADICTED = "contradicted"
+    EQUIVALENT = "equivalent"
+    UNDECIDED = "undecided"
+    HOLDS = "holds"
+    DOES_NOT_HOLD = "does not hold"
+
+
+class Reason(StrEnum):
+    """Why a claim is undecided, or what decided that it is equivalent."""
+
+    NOT_LEARNED = "not learned"
+    STILL_MOVING = "still moving"
+    NOT_IN_USE = "not in use"
+    TOO_FEW_SEEDS = "too few seeds"
+    EFFECT_SMALL = "effect small"
+    OUT_OF_REACH = "out of reach at this scale"
+    NOT_MEASURED = "not measured"
 
 
 class SaccadeError(Exception):
-    """A mistake or a broken input that the user can mend: one sentence with the remedy, exit code 2."""
+    """A mistake or a broken input that the user can repair: one sentence with the remedy, exit code 2."""
 
 
 class DamagedFile(SaccadeError):
@@ -162,6 +196,8 @@ class Run:
     model_args: Settings = field(default_factory=Settings)
     data_args: Settings = field(default_factory=Settings)
     version: int = TRAINING_VERSION
+    code: str = ""  # fingerprint of model and data code from outside the package
+    content: str = ""  # fingerprint of data in a user's folder
 
     @property
     def key(self) -> str:
@@ -169,9 +205,9 @@ class Run:
 
         So a changed default is a changed meaning, and needs a new TRAINING_VERSION.
         """
-        return digest(
-            [self.version, self.model, self.model_args, self.data, self.data_args, self.seed, self.recipe.essence()]
-        )
+        outside = [{"code": self.code, "content": self.content}] if self.code or self.content else []
+        named = [self.version, self.model, self.model_args, self.data, self.data_args, self.seed]
+        return digest([*named, self.recipe.essence(), *outside])
 
     @staticmethod
     def parse(values: Mapping[str, Any]) -> Run:
@@ -184,6 +220,8 @@ class Run:
             model_args=Settings(values["model_args"]),
             data_args=Settings(values["data_args"]),
             version=values["version"],
+            code=values.get("code", ""),
+            content=values.get("content", ""),
         )
 
 
@@ -249,8 +287,8 @@ class Estimate:
     def short(self) -> str:
         """As in `78.1 ± 1.0`, in percent; a bare value when there is one seed only."""
         half = (self.high - self.low) / 2
-        if not math.isfinite(half):
-            return f"{100 * self.value:.1f}"
+        if not math.isfinite(half) or (self.method == "t" and self.n < 3):  # two seeds give intervals of ± 100 points
+            return f"{100 * self.value:.1f} (n={self.n})"
         return f"{100 * self.value:.1f} ± {100 * half:.1f}"
 
 
@@ -259,6 +297,7 @@ class Evidence:
     """What a claim's test found, before correction for the number of claims.
 
     `p` is one-sided, for "the relation does not hold"; `p_against` for "the opposite does not hold".
+    `each` is the contrast per seed, `null` the value that separates the two sides, `margin` that of an equality test.
     """
 
     estimate: Estimate
@@ -269,24 +308,50 @@ class Evidence:
     seeds_needed: int | None = None
     note: str = ""
     parts: tuple[Evidence, ...] = ()
-    blocked: str = ""  # why no verdict may rest on this, e.g. an arm that has not learned its task yet
     limit: str = ""  # what this test leaves out, so that it can contradict the claim but not reproduce it
+    each: tuple[tuple[int, float], ...] = ()
+    null: float = 0.0
+    margin: float | None = None
 
 
 @dataclass(frozen=True)
+class Met:
+    """One requirement of a claim: what it asks, whether that holds, what was found."""
+
+    reason: Reason  # the word for a verdict that fails it
+    asks: str
+    met: bool
+    found: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """`reproduced`, `contradicted`, `undecided`, `too few seeds` or `needs <scale> scale`."""
+    """The answer to one claim, with everything that it rests on."""
 
     claim: str
-    says: str
+    says: Says
     statement: str
     tested: str
-    paper: str
-    concluded: str
-    evidence: Evidence | None
-    p_adjusted: float | None
+    reason: Reason | None = None
+    paper: str = ""
+    concluded: str = ""
+    evidence: Evidence | None = None
+    p_adjusted: float | None = None
     remark: str = ""
     differs: tuple[str, ...] = ()
+    family: str = ""  # claims of one family rest on one observation
+    requirements: tuple[Met, ...] = ()
+    by_budget: tuple[tuple[float, Evidence], ...] = ()  # at shares of the training budget, the whole one last
+    registered: str = ""  # before the runs, or changed after so many
+
+    @property
+    def label(self) -> str:
+        """As in `undecided, still moving`."""
+        return f"{self.says}, {self.reason}" if self.says is Says.UNDECIDED and self.reason else str(self.says)
+
+    @property
+    def decided(self) -> bool:
+        return self.says is not Says.UNDECIDED
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,35 @@
-"""A study is a value: what to run, what to draw, what to claim. `judge` turns rows into verdicts."""
+"""A study is a value: what to run, what to draw, what to claim and what that requires. `judge` gives the verdicts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from saccade import stats
 from saccade.lab.table import Table
 from saccade.report.figures import FigureData
-from saccade.spec import SCALES, Difference, Evidence, Paper, SaccadeError, Scale, Settings, Task, Verdict, suggest
+from saccade.spec import (
+    MILESTONES,
+    SCALES,
+    Difference,
+    Evidence,
+    Met,
+    Paper,
+    Reason,
+    SaccadeError,
+    Says,
+    Scale,
+    Settings,
+    Task,
+    Verdict,
+    suggest,
+)
 from saccade.stats import ALPHA
 
 MIN_PAIRS = 5  # no verdict below this many seeds
+SHARE = 0.6  # of the way from chance to the paper's value that an arm must have gone to count as trained
+USE = 0.05  # change of the logits, relative to their spread, from which an ingredient counts as used
 
 
 @dataclass(frozen=True)
@@ -26,16 +43,165 @@ class Choice:
 
 
 @dataclass(frozen=True)
+class Results:
+    """What a judge reads: rows at the whole budget, at shares of it, and of every budget that the lab has."""
+
+    whole: Table
+    at: Mapping[float, Table] = field(default_factory=dict)
+    every_budget: Callable[[], Table] = Table  # called only where a paper gives no value to reach
+
+
+@dataclass(frozen=True, kw_only=True)
+class Learned:
+    """The arm has gone a share of the way from chance to what the paper reports for it.
+
+    `where` picks one value per seed. Without `reaches` the goal is what the same rows show at the largest budget in the
+    lab. With a share of 0 the arm must be above chance: for tasks that a shortcut solves.
+    """
+
+    where: Settings
+    reaches: float | None = None
+    chance: float = 0.1
+    share: float = SHARE
+    metric: str = "accuracy"
+    why: str = ""  # due when the share is not the usual one
+    optional: bool = False  # an arm that this scale may leave out
+
+    reason = Reason.NOT_LEARNED
+
+    def __post_init__(self) -> None:
+        if self.share != SHARE and not self.why:
+            raise SaccadeError(
+                f"{self.name}: a share of {self.share:g} instead of {SHARE:g} needs its reason (why=...)."
+            )
+
+    @property
+    def name(self) -> str:
+        more = [f"{k} {v}" for k, v in self.where.items() if k != "arm"]
+        return ", ".join([str(self.where.get("arm", "")), *more]).strip(", ")
+
+    @property
+    def asks(self) -> str:
+        if not self.share:
+            return f"{self.name}: {self.metric} clear of chance ({_percent(self.chance)}); {self.why}"
+        goal = "its value at the largest budget in the lab" if self.reaches is None else _percent(self.reaches)
+        why = f"; {self.why}" if self.why else ""
+        return (
+            f"{self.name}: {self.metric} at least {self.share:.0%} of the way from chance ({_percent(self.chance)}) "
+            f"to {goal}{why}"
+        )
+
+    def check(self, results: Results) -> Met:
+        reached = results.whole.series(self.metric, **self.where)
+        if not reached:
+            return Met(Reason.NOT_MEASURED, self.asks, self.optional, "no rows")
+        here = stats.estimate(reached)
+        goal = self.reaches
+        if goal is None:
+            rows = results.every_budget().at(metric=self.metric, **self.where)
+            budgets = rows.values("budget")
+            best = rows.series(self.metric, budget=budgets[-1]) if budgets else reached
+            goal = stats.estimate(best).value
+        rising = goal > self.chance
+        end = here.low if rising else here.high
+        clear = here.n > 1 and (end > self.chance if rising else end < self.chance)
+        progress = (here.value - self.chance) / (goal - self.chance) if goal != self.chance else 0.0
+        found = f"{self.name}: {_percent(here.value)}"
+        found += f", {progress:.0%} of the way" if self.share else ""
+        found += "" if clear else ", not clear of chance"
+        return Met(self.reason, self.asks, clear and progress >= self.share, found)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InUse:
+    """The ingredient that the claim is about does something in the trained model: taking it away changes the logits."""
+
+    where: Settings  # arm=..., ingredient=...
+    least: float = USE
+    metric: str = "use"
+    unit: str = "of the logits' spread"
+
+    reason = Reason.NOT_IN_USE
+
+    @property
+    def asks(self) -> str:
+        return f"{self._name}: {self.metric} of at least {self.least:g} {self.unit}"
+
+    @property
+    def _name(self) -> str:
+        return ", ".join(str(v) for v in self.where.values())
+
+    def check(self, results: Results) -> Met:
+        seen = results.whole.series(self.metric, **self.where)
+        if not seen:
+            return Met(Reason.NOT_MEASURED, self.asks, False, "no rows")
+        mean = stats.estimate(seen).value
+        return Met(self.reason, self.asks, mean >= self.least, f"{self._name}: {mean:.3g}")
+
+
+Requirement = Learned | InUse
+
+
+def learned(arm: str, reaches: float | None = None, *, split: str = "test", **more: Any) -> Learned:
+    """As in learned("ResNet", 0.918): accuracy of one arm on one split; `more` are settings of `Learned` or fields."""
+    own = {k: more.pop(k) for k in ("chance", "share", "metric", "why", "optional") if k in more}
+    fields = {"arm": arm, **({"split": split} if split else {}), **more}
+    return Learned(where=Settings(fields), reaches=reaches, **own)
+
+
+def above_chance(arm: str, *, why: str, split: str = "test", **more: Any) -> Learned:
+    """The arm is clear of chance: where a shortcut solves its own task and accuracy on that says nothing."""
+    return learned(arm, 1.0, split=split, share=0.0, why=why, **more)
+
+
+def in_use(arm: str, ingredient: str, **more: Any) -> InUse:
+    own = {k: more.pop(k) for k in ("least", "metric", "unit") if k in more}
+    return InUse(where=Settings(arm=arm, ingredient=ingredient, **more), **own)
+
+
+SETTLED = (
+    "the contrast, measured at a half, three quarters and the whole budget on the same seeds, does not move "
+    f"significantly towards the other side between the last two (one-sided paired t, p < {ALPHA:g})"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Claim:
-    """`tested` is the relation in the direction that the paper found; `needs` the smallest scale for it."""
+    """A sentence of the paper and its test.
+
+    `tested` is the relation in the direction that the paper found, with {names} of `numbers`: thresholds and margins
+    are declared there and given to the test. `small` is the largest contrast that counts as none. A claim on trained
+    models always requires that its contrast has settled; `trained=False` marks counts, identities and times. What the
+    paper has `left_open` (a conjecture, an inconclusive result) cannot be reproduced: it holds or does not hold.
+    """
 
     id: str
     statement: str
-    paper: str
-    concluded: str
+    test: Callable[..., Evidence]
     tested: str
-    test: Callable[[Table], Evidence]
-    needs: str = ""
+    paper: str = ""
+    concluded: str = ""
+    requires: tuple[Requirement, ...] = ()
+    numbers: Settings = field(default_factory=Settings)
+    small: float | None = None
+    needs: str = ""  # the smallest scale at which it can be tested
+    family: str = ""
+    trained: bool = True
+    left_open: bool = False
+
+    def evidence(self, table: Table) -> Evidence:
+        return self.test(table, **self.numbers)
+
+    @property
+    def relation(self) -> str:
+        """What is tested, with its numbers filled in."""
+        return self.tested.format(**{k: _shown(v) for k, v in self.numbers.items()})
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """Every requirement as a sentence."""
+        own = tuple(r.asks for r in self.requires)
+        return (*own, SETTLED) if self.trained else own
 
 
 @dataclass(frozen=True)
@@ -52,7 +218,7 @@ class Study:
 
     name: str
     question: str
-    paper: Paper
+    paper: Paper | None  # None: a study of one's own, whose claims hold or do not
     tasks: Callable[[Scale, Settings], Sequence[Task]]
     figures: tuple[Figure, ...]
     claims: tuple[Claim, ...]
@@ -80,10 +246,36 @@ class Study:
 
 
 def claim(
-    id: str, statement: str, *, paper: str, concluded: str, tested: str, needs: str = ""
-) -> Callable[[Callable[[Table], Evidence]], Claim]:
-    """Decorate a function from a Table to Evidence; it becomes a Claim."""
-    return lambda test: Claim(id, statement, paper, concluded, tested, test, needs)
+    id: str,
+    statement: str,
+    *,
+    tested: str,
+    paper: str = "",
+    concluded: str = "",
+    requires: Sequence[Requirement] = (),
+    small: float | None = None,
+    needs: str = "",
+    family: str = "",
+    trained: bool = True,
+    left_open: bool = False,
+    **numbers: float,
+) -> Callable[[Callable[..., Evidence]], Claim]:
+    """Decorate a function from a Table (and the claim's numbers, by name) to Evidence; it becomes a Claim."""
+    return lambda test: Claim(
+        id=id,
+        statement=statement,
+        test=test,
+        tested=tested,
+        paper=paper,
+        concluded=concluded,
+        requires=tuple(requires),
+        numbers=Settings(numbers),
+        small=small,
+        needs=needs,
+        family=family,
+        trained=trained,
+        left_open=left_open,
+    )
 
 
 def figure(title: str, *, paper: str = "") -> Callable[[Callable[[Table], FigureData]], Figure]:
@@ -91,73 +283,166 @@ def figure(title: str, *, paper: str = "") -> Callable[[Callable[[Table], Figure
     return lambda make: Figure(make.__name__, title, paper, make)
 
 
-def judge(study: Study, table: Table, scale: str) -> tuple[Verdict, ...]:
-    """A verdict for every planned claim, Holm-corrected over those that could be tested."""
-    found = [_evidence(c, table, scale) for c in study.claims]
-    # Two-sided: a claim may come out either way, and both are decisions.
-    tested = {i: _two_sided(e) for i, e in enumerate(found) if isinstance(e, Evidence) and _enough(e)}
-    adjusted = dict(zip(tested, stats.holm(list(tested.values())), strict=True))
-    return tuple(
-        _verdict(study, c, e, adjusted.get(i), len(tested))
-        for i, (c, e) in enumerate(zip(study.claims, found, strict=True))
-    )
+@dataclass(frozen=True)
+class _Found:
+    """A claim with what its test and its requirements gave."""
+
+    claim: Claim
+    evidence: Evidence | None
+    requirements: tuple[Met, ...] = ()
+    by_budget: tuple[tuple[float, Evidence], ...] = ()
+    reason: Reason | None = None
+    remark: str = ""
+
+    @property
+    def testable(self) -> bool:
+        return self.evidence is not None and self.reason is None
 
 
-def _evidence(claim: Claim, table: Table, scale: str) -> Evidence | str:
+def judge(study: Study, results: Results | Table, scale: str, *, alpha: float = ALPHA) -> tuple[Verdict, ...]:
+    """A verdict for every planned claim, Holm-corrected over those that could be tested.
+
+    Requirements come first: a claim that fails one is undecided whatever its p, and is no part of the correction.
+    """
+    if isinstance(results, Table):
+        results = Results(results)
+    found = [_examine(study, c, results, scale) for c in study.claims]
+    # Two-sided: a claim may come out either way, and both are decisions. A contrast shown to be small is a third.
+    sides = {i: _two_sided(f.evidence) for i, f in enumerate(found) if f.testable and f.evidence}
+    smalls = {
+        i: p
+        for i, f in enumerate(found)
+        if f.testable and f.evidence and f.claim.small and (p := stats.small(f.evidence, f.claim.small)) is not None
+    }
+    adjusted = stats.holm([*sides.values(), *smalls.values()])
+    side_p = dict(zip(sides, adjusted, strict=False))
+    small_p = dict(zip(smalls, adjusted[len(sides) :], strict=True))
+    return tuple(_verdict(study, f, side_p.get(i), small_p.get(i), len(adjusted), alpha) for i, f in enumerate(found))
+
+
+def _examine(study: Study, claim: Claim, results: Results, scale: str) -> _Found:
+    if scale == "smoke":
+        return _Found(claim, None, reason=Reason.OUT_OF_REACH, remark="smoke gives no verdicts")
     if claim.needs and SCALES.index(scale) < SCALES.index(claim.needs):
-        return f"needs {claim.needs} scale"
+        remark = f"saccade run {study.name} --scale {claim.needs}"
+        return _Found(claim, None, reason=Reason.OUT_OF_REACH, remark=remark)
     try:
-        return claim.test(table)
+        evidence = claim.evidence(results.whole)
     except stats.TooFewSeeds as few:
-        return f"too few seeds ({few.have} of {MIN_PAIRS})"
+        return _Found(claim, None, reason=Reason.TOO_FEW_SEEDS, remark=f"{few.have} of {MIN_PAIRS}")
+    if evidence.estimate.method == "exact":
+        return _Found(claim, evidence)
+    if claim.trained and not any(isinstance(r, Learned) for r in claim.requires):
+        raise SaccadeError(
+            f"claim {claim.id} rests on trained models and does not say which must have learned; add "
+            'requires=(learned("ARM"),), or trained=False for counts and times.'
+        )
+    met = tuple(r.check(results) for r in claim.requires)
+    by_budget = _by_budget(claim, results, evidence) if claim.trained else ()
+    if claim.trained:
+        met = (*met, _settled(results, by_budget))
+    if evidence.estimate.n < MIN_PAIRS:
+        remark = f"{evidence.estimate.n} of {MIN_PAIRS}"
+        return _Found(claim, evidence, met, by_budget, Reason.TOO_FEW_SEEDS, remark)
+    failed = next((m for m in met if not m.met), None)
+    if failed is not None:
+        return _Found(claim, evidence, met, by_budget, failed.reason, failed.found)
+    return _Found(claim, evidence, met, by_budget)
 
 
-def _enough(evidence: Evidence) -> bool:
-    return not evidence.blocked and (evidence.estimate.method == "exact" or evidence.estimate.n >= MIN_PAIRS)
+def _by_budget(claim: Claim, results: Results, whole: Evidence) -> tuple[tuple[float, Evidence], ...]:
+    found = []
+    for share in MILESTONES:
+        if share in results.at and len(results.at[share]):
+            try:
+                found.append((share, claim.evidence(results.at[share])))
+            except SaccadeError:  # a probe or a seed that this milestone lacks
+                continue
+    return (*found, (1.0, whole))
+
+
+def _settled(results: Results, by_budget: tuple[tuple[float, Evidence], ...]) -> Met:
+    shares = dict(by_budget)
+    if MILESTONES[-1] not in shares:
+        return Met(
+            Reason.NOT_MEASURED, SETTLED, False, "these runs were not measured at three quarters of their budget"
+        )
+    before, after = shares[MILESTONES[-1]], shares[1.0]
+    p = stats.moving(before, after)
+    path = " → ".join(e.estimate.text(e.unit).split(" [")[0] for _, e in by_budget)
+    return Met(Reason.STILL_MOVING, SETTLED, p >= ALPHA, f"{path} over the budget, p = {p:.2g} for moving back")
 
 
 def _two_sided(evidence: Evidence) -> float:
     return min(1.0, 2 * min(evidence.p, evidence.p_against))
 
 
-def _verdict(study: Study, claim: Claim, found: Evidence | str, p: float | None, tested: int) -> Verdict:
-    evidence = found if isinstance(found, Evidence) else None
-    if evidence is None:
-        says = str(found)
-    elif evidence.blocked:
-        says = "undecided"
-    elif p is None:
-        says = f"too few seeds ({evidence.estimate.n} of {MIN_PAIRS})"
-    elif p < ALPHA:
-        says = "reproduced" if evidence.p < evidence.p_against else "contradicted"
-    else:
-        says = "undecided"
-    half = evidence is not None and bool(evidence.limit) and says == "reproduced"
-    if half:
-        says = "undecided"
-    remark = evidence.note if evidence else ""
-    if says.startswith("needs "):
-        remark = f"saccade run {study.name} --scale {claim.needs}"
-    if says == "undecided" and evidence:
-        why = evidence.blocked or ("" if half else _more_seeds(evidence, max(1, tested)))
-        remark = "; ".join(r for r in (why, evidence.limit, remark) if r)
+def _verdict(study: Study, found: _Found, side: float | None, small: float | None, tests: int, alpha: float) -> Verdict:
+    claim, evidence = found.claim, found.evidence
+    says, reason, remark = Says.UNDECIDED, found.reason, found.remark
+    if side is not None and evidence is not None:
+        if side < alpha:
+            says = Says.REPRODUCED if evidence.p < evidence.p_against else Says.CONTRADICTED
+            if says is Says.REPRODUCED and evidence.limit:
+                says, reason, remark = Says.UNDECIDED, Reason.OUT_OF_REACH, evidence.limit
+        elif small is not None and small < alpha:
+            says, reason, remark = Says.EQUIVALENT, Reason.EFFECT_SMALL, f"within ± {_shown(claim.small)} of none"
+        else:
+            reason, remark = Reason.TOO_FEW_SEEDS, _more_seeds(evidence, tests, alpha)
+    note = evidence.note if evidence else ""
     return Verdict(
-        claim.id,
-        says,
-        claim.statement,
-        claim.tested,
-        claim.paper,
-        claim.concluded,
-        evidence,
-        p,
-        remark,
-        study.differences(claim.id),
+        claim=claim.id,
+        says=_own_words(says) if study.paper is None or claim.left_open else says,
+        reason=reason,
+        statement=claim.statement,
+        tested=claim.relation,
+        paper=claim.paper,
+        concluded=claim.concluded,
+        evidence=evidence,
+        p_adjusted=small if says is Says.EQUIVALENT else side,
+        remark="; ".join(part for part in (remark, note) if part),
+        differs=study.differences(claim.id),
+        family=claim.family or claim.id,
+        requirements=found.requirements,
+        by_budget=found.by_budget,
     )
 
 
-def _more_seeds(evidence: Evidence, claims: int) -> str:
+def _own_words(says: Says) -> Says:
+    return {Says.REPRODUCED: Says.HOLDS, Says.CONTRADICTED: Says.DOES_NOT_HOLD}.get(says, says)
+
+
+def _more_seeds(evidence: Evidence, tests: int, alpha: float) -> str:
     """How many seeds would settle it if the effect seen is real, at the level that Holm may ask of one claim."""
     n = evidence.estimate.n
-    effect = stats.effect_of(evidence.p, n)
-    need = stats.seeds_needed(effect, alpha=ALPHA / claims) if n and effect > 0 else None
-    return "the effect points the other way" if need is None else f"about {max(need, n + 1)} seeds needed"
+    effect = abs(stats.effect_of(min(evidence.p, evidence.p_against), n)) if n else 0.0
+    need = stats.seeds_needed(effect, alpha=alpha / max(1, tests)) if effect > 0 else None
+    way = "" if evidence.p < evidence.p_against else " (the effect points the other way)"
+    return "no effect to be seen" if need is None else f"about {max(need, n + 1)} needed{way}"
+
+
+def arms_of(claim: Claim, table: Table) -> set[str]:
+    """The arms that a claim's evidence rests on: those without which it comes out otherwise."""
+
+    def outcome(rows: Table) -> Any:
+        try:
+            found = claim.evidence(rows)
+        except SaccadeError as error:
+            return str(error)
+        return found.estimate, found.p, found.p_against
+
+    whole = outcome(table)
+    arms = set(table.values("arm"))
+    return {arm for arm in arms if outcome(table.at(arm=arms - {arm})) != whole}
+
+
+def with_registration(verdicts: Sequence[Verdict], registered: Mapping[str, str]) -> tuple[Verdict, ...]:
+    return tuple(replace(v, registered=registered.get(v.claim, "")) for v in verdicts)
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.3g} %"
+
+
+def _shown(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, (int, float)) and not isinstance(value, bool) else str(value)

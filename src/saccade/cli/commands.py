@@ -14,8 +14,8 @@ from tyro.conf import Positional, arg
 
 from saccade import __version__, registry
 from saccade.cli.flags import Device, Jobs, Json, LabDir, Plugin, Quiet, ScaleName, Set, Study
-from saccade.cli.parsing import command, out, parse, say, seed_range, settings
-from saccade.spec import SCALES, SaccadeError, Settings, plain, suggest
+from saccade.cli.parsing import command, out, parse, say, seconds_of, seed_range, settings
+from saccade.spec import SCALES, Outcome, SaccadeError, Says, Settings, plain, suggest
 
 
 @command(name="list")
@@ -48,10 +48,20 @@ def list_(
 
 
 @command()
-def show(name: Positional[str], plugin: Plugin = (), json: Json = False) -> None:
+def show(
+    name: Positional[str],
+    registration: Annotated[bool, arg(help="of a study: its claims as registered in the lab before the runs")] = False,
+    scale: ScaleName = "small",
+    lab: LabDir = "lab",
+    plugin: Plugin = (),
+    json: Json = False,
+) -> None:
     """The card of one name: what it is, its arguments with defaults, its size or cost."""
     for file in plugin:
         registry.load_plugin(file)
+    if registration:
+        _show_registration(name, scale, lab, json)
+        return
     wanted = name.replace("-", "_")
     known = {n: (k, c) for k in registry.KINDS for n, c in registry.cards(k).items()}
     if wanted not in known:
@@ -91,6 +101,27 @@ def show(name: Positional[str], plugin: Plugin = (), json: Json = False) -> None
                 print(f"  {k} = {v['default']!r}   {v['about']}" if isinstance(v, dict) else f"  {k}: {v}")
         elif value not in ("", ()):
             print(f"{field}: {f'{value:,}' if isinstance(value, int) else value}")
+
+
+def _show_registration(name: str, scale: str, lab: str, json: bool) -> None:
+    from saccade.lab import pipeline
+    from saccade.lab import registration as registered
+
+    opened = pipeline.open_session(name, scale, lab)
+    entries = registered.read(opened.folder)
+    if not entries:
+        raise SaccadeError(
+            f"{name} at scale {scale} is not registered in {lab}; the first saccade run registers it (--lab, --scale)."
+        )
+    if json:
+        out(entries)
+        return
+    for entry in entries:
+        print(f"{entry['date']}, saccade {entry['version']}, {entry['runs']} runs finished by then")
+        for id, kept in entry["claims"].items():
+            print(f"  {id}: {kept['declared']['tested']}")
+            for sentence in kept["declared"]["requires"]:
+                print(f"      requires {sentence}")
 
 
 @command()
@@ -164,7 +195,8 @@ def train(
     """Train one model over seeds and print its accuracy; finished seeds are not trained again."""
     for file in plugin:
         registry.load_plugin(file)
-    from saccade import api, stats
+    from saccade import stats
+    from saccade.lab import pipeline
     from saccade.lab.store import Lab
     from saccade.spec import Probe, Recipe, Run, Task
 
@@ -184,7 +216,8 @@ def train(
         Task(Run(card.name, source.name, made, s, Settings(settings(set)), Settings(settings(data_set))), asked)
         for s in seed_range(seeds)
     ]
-    table = api.train_all(tasks, Lab(lab).open(), device=device, jobs=jobs, plugins=plugin, quiet=quiet or json)
+    how = pipeline.How(device=device, jobs=jobs, plugins=plugin, quiet=quiet or json)
+    table = pipeline.train(Lab(lab).open(), tasks, how)
     if json:
         out({"rows": [dict(r) for r in table], "gaps": [dict(g) for g in table.gaps]})
         return
@@ -229,6 +262,13 @@ def run(
     retry: Annotated[bool, arg(help="try runs again that failed earlier")] = False,
     redo_damaged: Annotated[bool, arg(help="set runs with damaged files aside and do them again")] = False,
     strict: Annotated[bool, arg(help="exit with 3 when a claim is contradicted")] = False,
+    seeds: Annotated[
+        int | None, arg(metavar="N", help="seeds 0 to N - 1 for every arm; default: the scale's own")
+    ] = None,
+    until: Annotated[
+        str, arg(metavar="decided", help="look at 5, 10 and 20 seeds, adding them where seeds are what is missing")
+    ] = "",
+    budget: Annotated[str, arg(metavar="TIME", help="stop cleanly after so long, as in 90s, 45m or 2h")] = "",
     lab: LabDir = "lab",
     device: Device = "auto",
     jobs: Jobs = None,
@@ -240,20 +280,29 @@ def run(
 
     Finished runs are never done again; a stopped or killed call goes on where it was."""
     from saccade.cli import terminal
-    from saccade.lab import launch, pipeline, plan
+    from saccade.lab import pipeline
     from saccade.report import document
 
     for file in plugin:
         registry.load_plugin(file)
-    opened = pipeline.open_session(study, scale, lab, settings(set), only)
-    places = launch.devices(device, jobs)
+    if until not in ("", "decided"):
+        raise SaccadeError(f'--until takes "decided", not "{until}".')
+    opened = pipeline.open_session(study, scale, lab, settings(set), only, seeds)
     tell = terminal.printer(quiet or json)
+    limit = seconds_of(budget) if budget else None
+    how = pipeline.How(
+        device=device,
+        jobs=jobs,
+        plugins=plugin,
+        retry=retry,
+        redo_damaged=redo_damaged,
+        quiet=quiet or json,
+        seconds=limit,
+    )
     with terminal.progress_bar("data") as progress:
-        pipeline.fetch(opened.tasks, terminal.printer(quiet), progress)
-    todo = pipeline.prepare(opened, retry, redo_damaged, tell)
-    cost = plan.price(todo, opened.lab, places[0], plugin)
-    places = launch.share(places, cost.memory, jobs)
-    planned = {
+        planned = pipeline.plan_work(opened.lab, opened.tasks, how, terminal.printer(quiet), progress)
+    todo = planned.todo
+    summary = {
         "study": opened.study.name,
         "scale": scale,
         "runs": len(todo.tasks),
@@ -261,51 +310,85 @@ def run(
         "to train": len(todo.train),
         "to measure": len(todo.measure),
         "failed": len(todo.failed),
-        "seconds": round(cost.wall(len(places)), 1),
-        "jobs": len(places),
-        "device": places[0],
+        "seconds": round(planned.seconds, 1),
+        "jobs": len(planned.places),
+        "device": planned.places[0],
     }
-    tell(
-        f"{opened.study.name} ({scale})   {len(todo.tasks)} runs, {len(todo.complete)} already in the lab, "
-        f"{len(todo.todo)} to do"
-        + (
-            f", about {terminal.duration(cost.wall(len(places)))} on {places[0]}, {len(places)} jobs"
-            if todo.todo
-            else ""
-        )
-    )
+    tell(f"{opened.study.name} ({scale})   {planned.headline()}")
     named = terminal.labels(todo.tasks)
     for task in todo.failed:
         done = opened.lab.done(task.run.key) or {}
         tell(f"  {named[task.run.key]} failed earlier ({done.get('reason', '')}); --retry tries it again")
     if dry_run:
-        arms = cost.by_arm(todo.todo)
+        arms = planned.cost.by_arm(todo.todo)
         if json:
-            out({**planned, "arms": arms})
+            out({**summary, "arms": arms})
         else:
             terminal.print_plan(arms)
         return
-    if todo.todo:
-        pipeline.perform(opened, todo, cost, places=places, plugins=plugin, retry=retry, quiet=quiet or json)
-    paths = pipeline.write(opened)
-    verdicts = opened.verdicts()
-    refused = [t for t in opened.tasks if opened.lab.done(t.run.key) is None]
+    if until:
+        opened = pipeline.run_until_decided(opened, how, tell)
+    elif not pipeline.run(opened, planned, how):
+        tell(f"the budget of {budget} is spent; the same command goes on from here")
+    written = pipeline.write(opened)
+    refused = [t for t in opened.tasks if opened.lab.done(t.run.key) is None] if limit is None else []
+    open_still = pipeline.still_open(opened, how) if limit is not None else []
     if json:
         out(
             {
-                **planned,
+                **summary,
                 "trained": len(todo.train),
-                "verdicts": list(verdicts),
-                "report": {k: str(p) for k, p in paths.items()},
+                "verdicts": list(written.verdicts),
+                "report": {k: str(p) for k, p in written.paths.items()},
+                "open": open_still,
             }
         )
     else:
-        terminal.print_grid(document.terminal(verdicts))
-        print(f"\n{document.summary(verdicts)} The report:\n{paths['html'].resolve()}")
+        terminal.print_grid(document.terminal(written.verdicts))
+        for line in open_still:
+            print(f"still open: {line}")
+        print(f"\n{document.summary(written.verdicts)} The report:\n{written.paths['html'].resolve()}")
     if refused:
         raise SystemExit(1)
-    if strict and any(v.says == "contradicted" for v in verdicts):
+    if strict and any(v.says in (Says.CONTRADICTED, Says.DOES_NOT_HOLD) for v in written.verdicts):
         raise SystemExit(3)
+
+
+@command()
+def tune(
+    study: Positional[Study],
+    arm: Positional[str],
+    grid: Annotated[tuple[str, ...], arg(metavar="NAME=A,B ...", help="settings of the recipe, as in lr=0.001,0.003")],
+    seeds: Annotated[int, arg(metavar="N", help="seeds of their own, which no study uses")] = 3,
+    images: Annotated[int, arg(metavar="N", help="training images seen; default: the arm's own number")] = 0,
+    scale: ScaleName = "small",
+    set: Set = (),
+    lab: LabDir = "lab",
+    device: Device = "auto",
+    jobs: Jobs = None,
+    plugin: Plugin = (),
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Choose hyper-parameters on validation images and on seeds that no claim is tested on.
+
+    Every point of the grid is trained and kept in the lab; test images are never looked at."""
+    from saccade.lab import pipeline, tuning
+
+    for file in plugin:
+        registry.load_plugin(file)
+    opened = pipeline.open_session(study, scale, lab, settings(set))
+    how = pipeline.How(device=device, jobs=jobs, plugins=plugin, quiet=quiet or json)
+    asked = {name: value if isinstance(value, tuple) else (value,) for name, value in settings(grid).items()}
+    tried = tuning.tune(opened, arm, asked, seeds=seeds, images=images, how=how)
+    if json:
+        out(tried)
+        return
+    for t in tried:
+        reached = f"{t.accuracy.short()} %" if t.accuracy else "nothing"
+        lost = f", {t.diverged} without a result" if t.diverged else ""
+        print(f"{reached:<16} {', '.join(f'{k}={v}' for k, v in t.settings.items())}{lost}")
+    print(f"validation accuracy over {seeds} seeds; kept in {opened.lab.study_folder(opened.study.name) / 'tuning'}")
 
 
 @command()
@@ -339,7 +422,7 @@ def _status(study: str, scale: str, chosen: dict[str, Any], folder: str) -> dict
     if not (lab.root / "runs").is_dir():
         raise SaccadeError(f"no lab at {lab.root}; saccade run STUDY makes one, --lab DIR names another.")
     keys = [t.run.key for t in pipeline.open_session(study, scale, folder, chosen).tasks] if study else lab.keys()
-    counts = dict.fromkeys(("finished", "running", "waiting", "diverged", "timeout", "failed"), 0)
+    counts = dict.fromkeys(("finished", "running", "waiting", *(o for o in Outcome if o is not Outcome.FINISHED)), 0)
     for key in keys:
         done = lab.done(key)
         state = done["outcome"] if done else "running" if lab.holder(key) else "waiting"
@@ -373,7 +456,7 @@ def report(
         if name not in reports.FORMATS:
             raise SaccadeError(suggest("format", name, reports.FORMATS))
     opened = pipeline.open_session(study, scale, lab, settings(set), only)
-    paths = pipeline.write(opened, Path(to) if to else None, format or reports.FORMATS)
+    paths = pipeline.write(opened, Path(to) if to else None, format or reports.FORMATS).paths
     if json:
         out({k: str(p) for k, p in paths.items()})
     else:
@@ -418,22 +501,38 @@ def figures(
 
 @command()
 def lab(
-    action: Positional[Literal["merge", "verify", "prune"]],
-    other: Positional[str] = "",
+    action: Positional[Literal["merge", "verify", "prune", "export", "import"]],
+    other: Positional[Annotated[str, arg(metavar="PATH", help="another lab, or the file of an export")]] = "",
+    study: Annotated[tuple[str, ...], arg(metavar="NAME ...", help="export: only the runs of these studies")] = (),
+    scale: ScaleName = "large",
     lab: LabDir = "lab",
     dry_run: Annotated[bool, arg(help="say what would be done")] = False,
     json: Json = False,
 ) -> None:
-    """Look after a lab: merge the finished runs of another one, verify every byte, prune what is never read again."""
+    """Look after a lab: merge another one, verify every byte, prune what is never read again, export, import.
+
+    An export is one file with the finished runs' rows, curves and registration, without weights: who imports it
+    draws every figure and judges every claim again without training."""
+    from saccade.lab import export, pipeline
     from saccade.lab.store import Lab
 
     here = Lab(lab)
-    if not (here.root / "runs").is_dir() and action != "merge":
+    if not (here.root / "runs").is_dir() and action not in ("merge", "import"):
         raise SaccadeError(f"no lab at {here.root}; --lab DIR names another.")
     if action == "merge":
         if not other or not (Path(other) / "runs").is_dir():
             raise SaccadeError(f'saccade lab merge takes the folder of another lab, not "{other}".')
         told: dict[str, Any] = dict(here.open().merge(Lab(other), dry_run))
+    elif action == "export":
+        if not other:
+            raise SaccadeError("saccade lab export takes the file to write, as in saccade lab export runs.jsonl.xz.")
+        keys = [t.run.key for name in study for t in pipeline.open_session(name, scale, lab).tasks] if study else None
+        told = {"file": other, "runs": export.write(here, Path(other), keys, study)}
+    elif action == "import":
+        if not other:
+            raise SaccadeError("saccade lab import takes the file of an export.")
+        came = export.read(here, Path(other))
+        told = {"added": len(came.added), "already here": len(came.already_here), "rows added": came.rows_added}
     elif action == "verify":
         told = {key: bad for key in here.keys() if (bad := here.damage(key))}  # noqa: SIM118
     else:

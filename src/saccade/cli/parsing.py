@@ -87,3 +87,15 @@ def seed_range(text: str) -> range:
         return range(int(first), int(last)) if colon else range(int(first), int(first) + 1)
     except ValueError:
         raise SaccadeError(f'--seeds takes one seed or a range such as 0:5, not "{text}".') from None
+
+
+def seconds_of(text: str) -> float:
+    """A time such as 90s, 45m or 2h."""
+    units = {"s": 1, "m": 60, "h": 3600}
+    try:
+        seconds = float(text[:-1]) * units[text[-1:]]
+    except (ValueError, KeyError):
+        seconds = 0.0
+    if not 0 < seconds < 1e9:
+        raise SaccadeError(f'--budget takes a time such as 90s, 45m or 2h, not "{text}".')
+    return seconds

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
-from saccade.spec import Task
+from saccade.spec import Outcome, Task
 
-ENDED = ("finished", "diverged", "timeout")  # a run that will not be taken up again
+ENDED = (Outcome.FINISHED, Outcome.DIVERGED, Outcome.TIMEOUT)  # a run that will not be taken up again
 LINE_EVERY = 20.0  # seconds between plain progress lines
 
 
@@ -71,11 +72,11 @@ class Board:
             self.running[key] = (task, f"step {event['step']}/{event['steps']}, loss {event['loss']:.3f}", share)
         elif kind == "probe":
             self.running[key] = (task, f"probe {event['probe']}", 1.0)
-        elif kind in ("finished", "diverged", "timeout", "failed", "refused"):
+        elif kind in (*Outcome, "refused"):
             self.running.pop(key, None)
             self.arms[task.arm or task.run.model][0] += kind in ENDED
             self.left -= self.seconds.pop(key, 0.0)
-            if kind != "finished":
+            if kind != Outcome.FINISHED:
                 return f"{label} {kind}: {event.get('reason', '')}"
             return f"{label} done"
         elif kind == "worker died":
@@ -104,36 +105,59 @@ class Board:
         return grid
 
 
-def follow(events: Iterable[Mapping[str, Any]], board: Board, quiet: bool = False, out: TextIO | None = None) -> None:
-    """Read the launcher's events to their end and show them."""
+def follow(
+    events: Iterator[Mapping[str, Any]],
+    board: Board,
+    quiet: bool = False,
+    out: TextIO | None = None,
+    seconds: float | None = None,
+) -> bool:
+    """Read the launcher's events to their end and show them. False when the time was up first."""
     out = out or sys.stderr
-    if quiet:
+    with _shown(board, quiet, out) as show:
+        end = math.inf if seconds is None else time.monotonic() + seconds
         for event in events:
-            board.hear(event)
+            show(event, board.hear(event))
+            if time.monotonic() > end:
+                if isinstance(events, Generator):
+                    events.close()  # the workers save what they have in hand
+                return False
+    return True
+
+
+@contextlib.contextmanager
+def _shown(board: Board, quiet: bool, out: TextIO) -> Iterator[Callable[[Mapping[str, Any], str], None]]:
+    """A live table on a terminal, plain lines elsewhere, nothing when quiet."""
+    if quiet:
+        yield lambda event, line: None
         return
     if out.isatty():
         from rich.console import Console
         from rich.live import Live
 
         with Live(board.table(), console=Console(file=out), refresh_per_second=4, transient=True) as live:
-            for event in events:
-                line = board.hear(event)
-                if line and event["event"] != "finished":
+
+            def refresh(event: Mapping[str, Any], line: str) -> None:
+                if line and event["event"] != Outcome.FINISHED:
                     live.console.print(line)
                 live.update(board.table())
+
+            yield refresh
         return
     done, last = sum(d for d, _ in board.arms.values()), time.monotonic()
     total = sum(t for _, t in board.arms.values())
-    for event in events:
-        line = board.hear(event)
+
+    def print_line(event: Mapping[str, Any], line: str) -> None:
+        nonlocal done, last
         done += event["event"] in ENDED
+        if not line and time.monotonic() - last > LINE_EVERY and board.running:
+            task, what, _ = next(iter(board.running.values()))
+            line = f"{board.labels[task.run.key]}: {what}"
         if line:
             print(f"[{done}/{total}] {line}; {board.eta()} left", file=out, flush=True)
             last = time.monotonic()
-        elif time.monotonic() - last > LINE_EVERY and board.running:
-            task, what, _ = next(iter(board.running.values()))
-            print(f"[{done}/{total}] {board.labels[task.run.key]}: {what}; {board.eta()} left", file=out, flush=True)
-            last = time.monotonic()
+
+    yield print_line
 
 
 def print_plan(arms: Mapping[str, Mapping[str, float]]) -> None:

@@ -19,7 +19,7 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet
 ENDINGS = (".jpeg", ".jpg", ".png")
 
 
-@data(version=1, watch="held_out")
+@data(version=1, watch="held_out", folder="imagenette")
 def imagenette(
     split: str,
     *,

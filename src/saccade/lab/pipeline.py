@@ -2,26 +2,86 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import platform
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from saccade import registry
 from saccade.cli import terminal
 from saccade.data.fetch import sources
-from saccade.lab import launch, plan
+from saccade.lab import identity, launch, plan, registration
 from saccade.lab.store import Lab, seal, unseal, write_atomic
-from saccade.lab.table import Table
+from saccade.lab.table import Table, join
 from saccade.report import document
-from saccade.spec import DamagedFile, SaccadeError, Scale, Settings, Task, Verdict, digest
-from saccade.study import Study, judge
+from saccade.spec import (
+    MILESTONES,
+    SCALES,
+    DamagedFile,
+    Outcome,
+    Reason,
+    SaccadeError,
+    Scale,
+    Settings,
+    Task,
+    Verdict,
+    digest,
+)
+from saccade.stats import sequential
+from saccade.study import Results, Study, arms_of, judge, with_registration
 
 Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class How:
+    """Where the work is done and how much of it: what flags say, nothing scientific."""
+
+    device: str = "auto"
+    jobs: int | None = None
+    plugins: tuple[str, ...] = ()
+    retry: bool = False
+    redo_damaged: bool = False
+    quiet: bool = False
+    seconds: float | None = None  # stop cleanly after so long
+
+
+@dataclass(frozen=True)
+class Seeds:
+    """How many seeds beyond the scale's own were asked for: a fixed number, or looks with the arms that went on."""
+
+    fixed: tuple[int, ...] = ()
+    looks: tuple[tuple[int, tuple[str, ...]], ...] = ()  # number of seeds, and the arms that got them (none: all)
+
+    def tasks(self, tasks: Sequence[Task]) -> tuple[Task, ...]:
+        out = tuple(tasks)
+        if self.fixed:
+            out = with_seeds(out, self.fixed[-1])
+        for n, arms in self.looks:
+            out = with_seeds(out, n, arms)
+        return out
+
+
+def with_seeds(tasks: Sequence[Task], n: int, arms: Sequence[str] = ()) -> tuple[Task, ...]:
+    """The same design with seeds 0 to n - 1, for the arms named or for all. A new seed gets the last one's probes."""
+    groups: dict[Any, list[Task]] = {}
+    for task in tasks:
+        groups.setdefault((task.arm, replace(task.run, seed=0)), []).append(task)
+    out = []
+    for (arm, run), members in groups.items():
+        if arms and arm not in arms:
+            out += members
+            continue
+        by_seed = {t.run.seed: t for t in members}
+        last = by_seed[max(by_seed)]
+        out += [by_seed.get(s) or replace(last, run=replace(run, seed=s)) for s in range(n)]
+    return tuple(out)
 
 
 @dataclass(frozen=True)
@@ -33,37 +93,74 @@ class Session:
     chosen: Settings
     lab: Lab
     tasks: tuple[Task, ...]
+    seeds: Seeds = field(default_factory=Seeds)
+    only: str = ""
 
     @property
     def folder(self) -> Path:
-        """Where its report goes; other choices than the default ones get a folder of their own."""
+        """Where its report goes; other choices than the default ones, and parts of a study, have their own folders."""
         default = self.chosen == self.study.choose({})
         name = self.scale if default else f"{self.scale}-{digest(self.chosen, 6)}"
-        return self.lab.study_folder(self.study.name) / name
+        return self.lab.study_folder(self.study.name) / (f"{name}-only-{digest(self.only, 6)}" if self.only else name)
 
     def command(self) -> str:
         default = self.study.choose({})
         changed = [f"{k}={v}" for k, v in self.chosen.items() if default[k] != v]
         words = ["saccade run", self.study.name, "--scale", self.scale, *(["--set", *changed] if changed else [])]
+        words += ["--until", "decided"] if self.seeds.looks else []
+        words += ["--seeds", str(self.seeds.fixed[-1])] if self.seeds.fixed else []
         return " ".join(words)
 
     def table(self) -> Table:
         return plan.table_of(self.lab, self.tasks)
 
-    def verdicts(self) -> tuple[Verdict, ...]:
-        return judge(self.study, self.table(), self.scale)
+    def results(self) -> Results:
+        """Rows at the whole budget and at milestones; those of other scales only when a requirement asks for them."""
+        at = {share: plan.table_of(self.lab, self.tasks, share) for share in MILESTONES}
+        return Results(self.table(), at, self._every_budget)
+
+    def _every_budget(self) -> Table:
+        own = {t.run.key for t in self.tasks}
+        tables = [self.table()]
+        for scale in SCALES:
+            others = [t for t in identity.identify(self.study.tasks(Scale(scale), self.chosen)) if t.run.key not in own]
+            tables.append(plan.table_of(self.lab, [t for t in others if self.lab.done(t.run.key) is not None]))
+        return join(tables)
+
+    def verdicts(self, results: Results | None = None) -> tuple[Verdict, ...]:
+        """Every claim judged; over several looks, each claim by the first look that decides it."""
+        results = results or self.results()
+        entries = registration.sentences(registration.read(self.folder), self.study.claims)
+        if not self.seeds.looks:
+            return with_registration(judge(self.study, results, self.scale), entries)
+        final: dict[str, Verdict] = {}
+        for n, alpha in sequential.levels().items():
+            if n > self.seeds.looks[-1][0]:
+                break
+            so_far = Results(
+                results.whole.at(seed=range(n)),
+                {share: table.at(seed=range(n)) for share, table in results.at.items()},
+                results.every_budget,
+            )
+            for verdict in judge(self.study, so_far, self.scale, alpha=alpha):
+                if verdict.claim not in final or not final[verdict.claim].decided:
+                    final[verdict.claim] = verdict
+        return with_registration(tuple(final[c.id] for c in self.study.claims), entries)
 
 
 def open_session(
-    name: str, scale: str = "small", lab: str | Path = "lab", choices: Mapping[str, Any] | None = None, only: str = ""
+    name: str,
+    scale: str = "small",
+    lab: str | Path = "lab",
+    choices: Mapping[str, Any] | None = None,
+    only: str = "",
+    seeds: int | None = None,
 ) -> Session:
     """Find the study, check scale and choices, list its tasks. `only` keeps the arms that match a pattern."""
     study: Study = registry.study(name)
     chosen = study.choose(choices or {})
     tasks = tuple(study.tasks(Scale(scale), chosen))
     if only:
-        import fnmatch
-
         arms = sorted({t.arm for t in tasks})
         tasks = tuple(t for t in tasks if fnmatch.fnmatch(t.arm.lower(), only.lower()))
         if not tasks:
@@ -71,7 +168,30 @@ def open_session(
     for task in tasks:
         registry.check_args("model", task.run.model, task.run.model_args)
         registry.check_args("data", task.run.data, task.run.data_args)
-    return Session(study, scale, chosen, Lab(lab), tasks)
+    tasks = identity.identify(tasks)
+    session = Session(study, scale, chosen, Lab(lab), tasks, only=only)
+    asked = _read_seeds(session)
+    if seeds is not None:
+        if not 1 <= seeds <= MOST_SEEDS:
+            raise SaccadeError(f"--seeds must be 1 to {MOST_SEEDS}, not {seeds}.")
+        asked = replace(asked, fixed=(*(n for n in asked.fixed if n != seeds), seeds))
+    return replace(session, tasks=asked.tasks(tasks), seeds=asked)
+
+
+MOST_SEEDS = 10_000
+
+
+def _read_seeds(session: Session) -> Seeds:
+    path = session.folder / "looks.json"
+    if not path.exists():
+        return Seeds()
+    kept = unseal(path)
+    return Seeds(tuple(kept["fixed"]), tuple((n, tuple(arms)) for n, arms in kept["looks"]))
+
+
+def _write_seeds(session: Session) -> None:
+    if session.seeds != Seeds():
+        write_atomic(session.folder / "looks.json", seal({"fixed": session.seeds.fixed, "looks": session.seeds.looks}))
 
 
 def fetch(tasks: Sequence[Task], say: Say, progress: sources.Progress = lambda done, total: None) -> None:
@@ -82,17 +202,17 @@ def fetch(tasks: Sequence[Task], say: Say, progress: sources.Progress = lambda d
         files = sources.verify(name)
         for found in files:
             if found.state == "damaged":
-                raise DamagedFile(f"{found.file} is damaged and was not used; mend it with `{found.remedy}`.")
+                raise DamagedFile(f"{found.file} is damaged and was not used; repair it with `{found.remedy}`.")
         if any(found.state == "missing" for found in files):
             say(f"{name} is not here yet; fetching it")
             sources.fetch(name, report=lambda line: say(f"  {line}"), progress=progress)
 
 
-def prepare(session: Session, retry: bool = False, redo: bool = False, say: Say = lambda _: None) -> plan.Plan:
+def prepare(lab: Lab, tasks: Sequence[Task], how: How, say: Say = lambda _: None) -> plan.Plan:
     """The plan. Damaged runs stop it with their names unless they may be redone; stale ones are set aside."""
-    lab = session.lab.open()
-    found = plan.examine(lab, session.tasks, retry)
-    if found.damaged and not redo:
+    lab.open()
+    found = plan.examine(lab, tasks, how.retry)
+    if found.damaged and not how.redo_damaged:
         key, files = next(iter(found.damaged.items()))
         more = f" (and {len(found.damaged) - 1} more runs)" if len(found.damaged) > 1 else ""
         raise DamagedFile(
@@ -101,41 +221,135 @@ def prepare(session: Session, retry: bool = False, redo: bool = False, say: Say 
         )
     for key, files in found.damaged.items():
         say(f"run {key}: {', '.join(files)} damaged; set aside to {lab.set_aside(key, 'damaged')}")
+    for why in found.changed:
+        say(f"{why}: trained again")
     for key, why in found.stale.items():
         say(f"run {key} is stale ({why}); set aside to {lab.set_aside(key, 'stale')} and done again")
     if found.damaged or found.stale:
-        found = plan.examine(lab, session.tasks, retry)
+        found = plan.examine(lab, tasks, how.retry)
     return found
 
 
-def perform(
-    session: Session,
-    todo: plan.Plan,
-    cost: plan.Cost,
-    *,
-    places: Sequence[str],
-    plugins: Sequence[str] = (),
-    retry: bool = False,
-    quiet: bool = False,
-) -> terminal.Board:
-    """Do what is missing; remember the wall time, also when interrupted."""
-    board = terminal.Board(session.tasks, todo.complete, cost.seconds, len(places))
+@dataclass(frozen=True)
+class Planned:
+    """What there is to do, what it costs, and the workers that will do it."""
+
+    todo: plan.Plan
+    cost: plan.Cost
+    places: tuple[str, ...]
+
+    @property
+    def seconds(self) -> float:
+        return self.cost.wall(len(self.places))
+
+    def headline(self) -> str:
+        todo = self.todo
+        text = f"{len(todo.tasks)} runs, {len(todo.complete)} already in the lab, {len(todo.todo)} to do"
+        if todo.todo:
+            text += f", about {terminal.duration(self.seconds)} on {self.places[0]}, {len(self.places)} jobs"
+        return text
+
+
+def plan_work(
+    lab: Lab,
+    tasks: Sequence[Task],
+    how: How,
+    say: Say = lambda _: None,
+    progress: sources.Progress = lambda done, total: None,
+) -> Planned:
+    """Fetch the data, look at the lab, price what is missing. Every way to train comes through here."""
+    places = launch.devices(how.device, how.jobs)
+    fetch(tasks, say, progress)
+    todo = prepare(lab, tasks, how, say)
+    cost = plan.price(todo, lab, places[0], how.plugins)
+    return Planned(todo, cost, tuple(launch.share(places, cost.memory, how.jobs)))
+
+
+def perform(lab: Lab, planned: Planned, how: How) -> bool:
+    """Do what is missing. False when the time was up first; what was under way is saved."""
+    board = terminal.Board(planned.todo.tasks, planned.todo.complete, planned.cost.seconds, len(planned.places))
+    events = launch.local(
+        plan.longest_first(planned.todo, planned.cost),
+        lab,
+        places=planned.places,
+        plugins=how.plugins,
+        retry=how.retry,
+    )
+    return terminal.follow(events, board, how.quiet, seconds=how.seconds)
+
+
+def train(lab: Lab, tasks: Sequence[Task], how: How) -> Table:
+    """Do these tasks and return their rows; what the lab already has is not repeated."""
+    tasks = identity.identify(tasks)
+    planned = plan_work(lab, tasks, how, terminal.printer(how.quiet))
+    if planned.todo.todo:
+        perform(lab, planned, how)
+    return plan.table_of(lab, tasks)
+
+
+def run(session: Session, planned: Planned, how: How) -> bool:
+    """Register the claims, then do a study's missing runs; its wall time is kept, also when interrupted."""
+    register(session)
+    _write_seeds(session)
+    if not planned.todo.todo:
+        return True
+    with _wall_time(session, len(planned.places)):
+        return perform(session.lab, planned, how)
+
+
+def run_until_decided(session: Session, how: How, say: Say) -> Session:
+    """Look at 5, 10 and 20 seeds; add seeds only to arms whose claims are open for want of seeds."""
+    began = time.monotonic()
+    arms: tuple[str, ...] = ()
+    for n in sequential.LOOKS:
+        seeds = replace(session.seeds, looks=(*session.seeds.looks, (n, arms)))
+        if any(n == look for look, _ in session.seeds.looks):
+            seeds = session.seeds
+        session = replace(session, seeds=seeds, tasks=seeds.tasks(session.tasks))
+        left = None if how.seconds is None else max(0.0, how.seconds - (time.monotonic() - began))
+        planned = plan_work(session.lab, session.tasks, how, say)
+        say(f"{session.study.name} ({session.scale}), look at {n} seeds   {planned.headline()}")
+        if not run(session, planned, replace(how, seconds=left)):
+            return session
+        table = session.table()
+        still = [v.claim for v in session.verdicts() if v.reason is Reason.TOO_FEW_SEEDS and not v.decided]
+        arms = tuple(sorted({a for c in session.study.claims if c.id in still for a in arms_of(c, table)}))
+        say(f"  open for want of seeds: {', '.join(still) or 'no claim'}")
+        if not arms:
+            return session
+    return session
+
+
+def still_open(session: Session, how: How) -> list[str]:
+    """What a budget left undone: claims that more work at this scale could decide, and what it would cost."""
+    planned = plan_work(session.lab, session.tasks, replace(how, quiet=True))
+    lines = []
+    if planned.todo.todo:
+        lines.append(f"{len(planned.todo.todo)} runs are left, about {terminal.duration(planned.seconds)}")
+    few = [v for v in session.verdicts() if v.reason is Reason.TOO_FEW_SEEDS and not v.decided]
+    lines += [f"{v.claim}: too few seeds, {v.remark}" for v in few]
+    return lines
+
+
+def register(session: Session) -> dict[str, str]:
+    """Write down what is claimed before the first run; later, what has changed since."""
+    if session.only:
+        return {}
+    table = session.table()
+    finished = len({r["run"] for r in table})
+    return registration.review(session.study, session.folder, table, finished)
+
+
+@contextmanager
+def _wall_time(session: Session, jobs: int) -> Iterator[None]:
     began = time.monotonic()
     try:
-        events = launch.local(plan.longest_first(todo, cost), session.lab, places=places, plugins=plugins, retry=retry)
-        terminal.follow(events, board, quiet)
+        yield
     finally:
-        _add_wall(session, time.monotonic() - began, len(places))
-    return board
-
-
-def _add_wall(session: Session, seconds: float, jobs: int) -> None:
-    path = session.folder / "wall.json"
-    past = _wall(session)
-    write_atomic(
-        path,
-        seal({"seconds": past.get("seconds", 0.0) + seconds, "jobs": jobs, "sittings": past.get("sittings", 0) + 1}),
-    )
+        past = _wall(session)
+        seconds = past.get("seconds", 0.0) + time.monotonic() - began
+        kept = {"seconds": seconds, "jobs": jobs, "sittings": past.get("sittings", 0) + 1}
+        write_atomic(session.folder / "wall.json", seal(kept))
 
 
 def _wall(session: Session) -> dict[str, Any]:
@@ -161,12 +375,10 @@ def facts(session: Session) -> dict[str, Any]:
         "command": session.command(),
         "scale": session.scale,
         "runs": len(session.tasks),
-        "done": sum(d["outcome"] == "finished" for d in done),
-        "diverged": sum(d["outcome"] == "diverged" for d in done),
-        "timeout": sum(d["outcome"] == "timeout" for d in done),
-        "failed": sum(d["outcome"] == "failed" for d in done),
+        "done": sum(d["outcome"] == Outcome.FINISHED for d in done),
+        **{str(o): sum(d["outcome"] == o for d in done) for o in Outcome if o is not Outcome.FINISHED},
         "seeds": len({t.run.seed for t in session.tasks}),
-        "presentations": sorted({t.run.recipe.images for t in session.tasks}),
+        "images seen": sorted({t.run.recipe.images for t in session.tasks}),
         "training core seconds": round(sum(d["seconds"] for d in done), 1),
         "wall seconds": round(wall.get("seconds", 0.0), 1),
         "jobs": wall.get("jobs", 0),
@@ -174,8 +386,28 @@ def facts(session: Session) -> dict[str, Any]:
         "data": {name: _data_fact(name) for name in sets},
         "procedural": any(name.startswith("procedural") for name in sets),
         "environments": environments,
+        "remarks": _remarks(session, environments),
         "written on": {"python": platform.python_version(), "system": sys.platform},
     }
+
+
+MIXABLE = {"saccade", "commit", "clean", "torch", "cpu", "threads", "kernels", "device"}
+
+
+def _remarks(session: Session, environments: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What a reader must know before trusting one table: mixed makers, seeds added after a look."""
+    out = []
+    for name in sorted(MIXABLE):
+        values = sorted({str(e.get(name, "not recorded")) for e in environments})
+        if len(values) > 1:
+            out.append(f"These runs mix several values of {name}: {', '.join(values)}.")
+    if len(session.seeds.fixed) > 1:
+        steps = ", then ".join(map(str, session.seeds.fixed))
+        out.append(
+            f"The number of seeds was changed ({steps}); the p-values take no account of that. "
+            "--until decided adds seeds with the error rate spent over the looks."
+        )
+    return out
 
 
 def _data_fact(name: str) -> str:
@@ -183,17 +415,24 @@ def _data_fact(name: str) -> str:
     return f"{status.about} ({status.source})" if status.source else status.about
 
 
-def write(session: Session, folder: Path | None = None, formats: Sequence[str] = document.AT_ONCE) -> dict[str, Path]:
+@dataclass(frozen=True)
+class Written:
+    paths: dict[str, Path]
+    verdicts: tuple[Verdict, ...]
+
+
+def write(session: Session, folder: Path | None = None, formats: Sequence[str] = document.AT_ONCE) -> Written:
     """The report in all formats, from whatever rows the lab has."""
-    table = session.table()
-    if not len(table):
+    results = session.results()
+    if not len(results.whole):
         raise SaccadeError(
             f"the lab {session.lab.root} has no results of {session.study.name} at scale "
             f"{session.scale} yet; make them with `{session.command()}`."
         )
-    verdicts, told, where = judge(session.study, table, session.scale), facts(session), folder or session.folder
+    register(session)
+    verdicts, told, where = session.verdicts(results), facts(session), folder or session.folder
     paths = document.write(
-        session.study, session.scale, session.chosen, table, verdicts, where, facts=told, formats=formats
+        session.study, session.scale, session.chosen, results.whole, verdicts, where, facts=told, formats=formats
     )
     write_atomic(where / "environment.json", json.dumps(told, indent=1).encode())
-    return {**paths, "environment": where / "environment.json"}
+    return Written({**paths, "environment": where / "environment.json"}, verdicts)

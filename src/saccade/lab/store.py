@@ -5,7 +5,9 @@
                      log.jsonl               events, for people
                      state.sealed            what a resumed run goes on from; removed at the end
                      weights.safetensors, done.json
-                     rows/<probe>.json       one file a measurement, with its own checksum
+                     milestones/<share>.sealed   weights at a share of the budget
+                     rows/<probe>.json       one file per measurement, with its own checksum
+                     rows/<probe>@<share>.json   the same at a milestone
                      each/<probe>.npz        per-image outcomes behind the rows
     lab/aside/       damaged or stale run folders, set aside and never read
     lab/studies/     reports and figures: derived, safe to delete
@@ -93,6 +95,20 @@ def unseal(path: Path) -> dict[str, Any]:
     if not intact:
         raise DamagedFile(f"{path} is damaged (its content does not match its checksum).")
     return dict(document)
+
+
+def write_sealed(path: Path, content: bytes) -> None:
+    """Bytes behind a line with their checksum."""
+    write_atomic(path, _sha(content).encode() + b"\n" + content)
+
+
+def read_sealed(path: Path) -> bytes | None:
+    if not path.exists():
+        return None
+    checksum, _, content = path.read_bytes().partition(b"\n")
+    if checksum.decode(errors="replace") != _sha(content):
+        raise DamagedFile(f"{path} is damaged (its content does not match its checksum).")
+    return content
 
 
 def _sha(content: bytes) -> str:
@@ -219,20 +235,30 @@ class Lab:
             raise disk_error(error, path) from error
 
     def save_state(self, key: str, state: bytes) -> None:
-        write_atomic(self.folder(key) / "state.sealed", _sha(state).encode() + b"\n" + state)
+        write_sealed(self.folder(key) / "state.sealed", state)
 
     def load_state(self, key: str) -> bytes | None:
-        path = self.folder(key) / "state.sealed"
-        if not path.exists():
-            return None
-        checksum, _, state = path.read_bytes().partition(b"\n")
-        if checksum.decode(errors="replace") != _sha(state):
-            raise DamagedFile(f"{path} is damaged (its content does not match its checksum).")
-        return state
+        return read_sealed(self.folder(key) / "state.sealed")
+
+    def save_milestone(self, key: str, share: float, weights: bytes) -> None:
+        write_sealed(self._milestone(key, share), weights)
+
+    def load_milestone(self, key: str, share: float) -> bytes | None:
+        """Weights at a share of the budget; None when the run kept none or had stopped before."""
+        return read_sealed(self._milestone(key, share))
+
+    def has_milestone(self, key: str, share: float) -> bool:
+        return self._milestone(key, share).exists()
+
+    def _milestone(self, key: str, share: float) -> Path:
+        return self.folder(key) / "milestones" / f"{share:g}.sealed"
 
     def finish(self, key: str, outcome: Mapping[str, Any], weights: bytes | None) -> None:
         """Weights first, then the mark: a run is done when and only when done.json is there."""
-        files = {}
+        files = {
+            f"milestones/{path.name}": _sha(path.read_bytes())
+            for path in sorted((self.folder(key) / "milestones").glob("*.sealed"))
+        }
         if weights is not None:
             write_atomic(self.folder(key) / "weights.safetensors", weights)
             files["weights.safetensors"] = _sha(weights)
@@ -243,6 +269,10 @@ class Lab:
         """The weights, checked."""
         done = self.done(key)
         path = self.folder(key) / "weights.safetensors"
+        if done is not None and done.get("exported"):
+            raise SaccadeError(
+                f"run {key} came from an export, which holds no weights; train it again to measure more."
+            )
         if done is None or "weights.safetensors" not in done["files"]:
             raise SaccadeError(f"run {key} has no weights in {self.root}; train it first.")
         content = path.read_bytes() if path.exists() else b""
@@ -253,22 +283,58 @@ class Lab:
     # -- measurements
 
     def put_rows(
-        self, key: str, probe: Probe, version: int, rows: Iterable[Mapping[str, Any]], each: bytes | None = None
+        self,
+        key: str,
+        probe: Probe,
+        version: int,
+        rows: Iterable[Mapping[str, Any]],
+        each: bytes | None = None,
+        share: float = 1.0,
+        outside: str = "",
     ) -> None:
         document: dict[str, Any] = {
             "probe": probe.name,
             "settings": plain(probe.settings),
             "version": version,
             "rows": list(rows),
+            **({"outside": outside} if outside else {}),
         }
         if each is not None:
             write_atomic(self.folder(key) / "each" / f"{probe.key}.npz", each)
             document["each"] = _sha(each)
-        write_atomic(self.folder(key) / "rows" / f"{probe.key}.json", seal(document))
+        write_atomic(self._rows(key, probe, share), seal(document))
 
-    def rows(self, key: str, probe: Probe) -> dict[str, Any] | None:
-        path = self.folder(key) / "rows" / f"{probe.key}.json"
+    def rows(self, key: str, probe: Probe, share: float = 1.0) -> dict[str, Any] | None:
+        path = self._rows(key, probe, share)
         return unseal(path) if path.exists() else None
+
+    def _rows(self, key: str, probe: Probe, share: float) -> Path:
+        """Rows at the whole budget have the probe's name; those at a milestone carry its share."""
+        return self.folder(key) / "rows" / (f"{probe.key}.json" if share == 1 else f"{probe.key}@{share:g}.json")
+
+    def all_rows(self, key: str) -> list[tuple[str, dict[str, Any]]]:
+        """Every measurement of a run, by file name."""
+        return [(path.name, unseal(path)) for path in sorted((self.folder(key) / "rows").glob("*.json"))]
+
+    def add_rows(self, key: str, documents: Mapping[str, Mapping[str, Any]]) -> int:
+        """Measurements from elsewhere that this run lacks; returns how many."""
+        missing = {name: d for name, d in documents.items() if not (self.folder(key) / "rows" / name).exists()}
+        for name, document in missing.items():
+            write_atomic(self.folder(key) / "rows" / name, seal(document))
+        return len(missing)
+
+    def adopt(
+        self,
+        key: str,
+        described: Mapping[str, Any],
+        done: Mapping[str, Any],
+        rows: Mapping[str, Mapping[str, Any]],
+    ) -> None:
+        """A finished run from elsewhere, without its weights; done.json last, as always."""
+        with self._lock():
+            write_atomic(self.folder(key) / "run.json", seal(described))
+        self.add_rows(key, rows)
+        write_atomic(self.folder(key) / "done.json", seal(done))
 
     # -- the whole lab
 

@@ -88,6 +88,11 @@ def per_seed(function: Callable[..., float], *columns: Series) -> Series:
     return {s: function(*(c[s] for c in columns)) for s in shared}
 
 
+def minus(a: Series, b: Series) -> Series:
+    """a - b, over the seeds that both have."""
+    return per_seed(lambda x, y: x - y, a, b)
+
+
 def slope_per_seed(curve: Mapping[Any, Series], x: Callable[[Any], float] = float) -> Series:
     """Least-squares slope of each seed's own curve against x; a seed lacking a point is left out."""
     points = [x(v) for v in curve]
@@ -115,6 +120,7 @@ def record(task: Task, row: Mapping[str, Any]) -> Record:
         "data": run.data,
         "seed": run.seed,
         "run": run.key,
+        "budget": run.recipe.images,
     }
 
 

@@ -24,14 +24,17 @@ import torch
 from saccade import models, registry
 from saccade.data.fetch.sets import SETS
 from saccade.data.images import Source
-from saccade.lab.plan import TRAINING, sets_of
+from saccade.lab import identity, origin
+from saccade.lab.plan import TRAINING, sets_of, unmeasured
 from saccade.lab.store import Lab, Lease
 from saccade.layers import kernels
-from saccade.spec import Probe, Run, SaccadeError, Settings, Task, plain
+from saccade.spec import MILESTONES, Outcome, Probe, Row, Run, SaccadeError, Settings, Task, plain
 from saccade.subjects.subject import Subject
 from saccade.training import cost, distributed
+from saccade.training.events import Done, Milestone, Step, Watch
 from saccade.training.lockstep import Grouped
-from saccade.training.loop import Done, Step, Watch, train, train_together
+from saccade.training.loop import train, train_together
+from saccade.training.resume import pack_weights
 
 SAVE_EVERY = float(os.environ.get("SACCADE_SAVE_EVERY", "15"))  # seconds of training that a kill may cost
 TELL_EVERY = 0.5
@@ -50,13 +53,13 @@ def perform(
         return
     try:
         done = lab.done(key)
-        if done is None or (retry and done["outcome"] == "failed"):
+        if done is None or (retry and done["outcome"] == Outcome.FAILED):
             yield from _train(lab, task.run, device, lease, stopping)
             done = lab.done(key)
         if done is None:
             yield {"event": "stopped"}
             return
-        if done["outcome"] == "finished":
+        if done["outcome"] == Outcome.FINISHED:
             yield from _measure(lab, task, device, stopping)
         yield {"event": done["outcome"], "reason": done["reason"], "seconds": done["seconds"]}
     except SaccadeError as error:  # damage or a full disk: nothing about the run itself
@@ -121,7 +124,7 @@ def _train(lab: Lab, run: Run, device: str, lease: Lease, stopping: Callable[[],
     except Exception as error:
         lab.log(run.key, {"event": "failed", "trace": traceback.format_exc()})
         reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-        lab.finish(run.key, {"outcome": "failed", "reason": reason, "seconds": 0.0, "step": 0}, None)
+        lab.finish(run.key, {"outcome": Outcome.FAILED, "reason": reason, "seconds": 0.0, "step": 0}, None)
 
 
 class Diary:
@@ -133,13 +136,15 @@ class Diary:
         self.resume = lab.load_state(run.key)
         lab.log(run.key, {"event": "resumed" if self.resume else "started", "device": device, "pid": os.getpid()})
 
-    def take(self, event: Step | Watch | Done) -> Iterator[Event]:
+    def take(self, event: Step | Watch | Milestone | Done) -> Iterator[Event]:
         """Yields what is worth telling. `over`: nothing more will be kept."""
         key = self.run.key
         if self.over or self.lease.lost.is_set():  # this machine slept or hung, and another one went on with the run
             self.over = True
         elif isinstance(event, Watch):
             self.lab.log(key, {"event": "watch", **plain(event)})
+        elif isinstance(event, Milestone):
+            self.lab.save_milestone(key, event.share, event.weights())
         elif isinstance(event, Done):
             _finish(self.lab, self.run, event)
             self.over = True
@@ -170,39 +175,44 @@ def _finish(lab: Lab, run: Run, end: Done) -> None:
     ]
     lab.put_rows(run.key, TRAINING, 1, rows)
     outcome = {"outcome": end.outcome, "reason": end.reason, "seconds": end.seconds, "step": end.step}
-    weights = None
-    if end.outcome == "finished":
-        weights = safetensors.torch.save({k: v.detach().cpu().contiguous() for k, v in end.model.state_dict().items()})
-    lab.finish(run.key, outcome, weights)
+    lab.finish(run.key, outcome, pack_weights(end.model) if end.outcome is Outcome.FINISHED else None)
     lab.log(run.key, {"event": end.outcome, "reason": end.reason})
 
 
 def _measure(lab: Lab, task: Task, device: str, stopping: Callable[[], bool]) -> Iterator[Event]:
-    subject = None
-    for probe in task.probes:
-        version = registry.card("probe", probe.name).version
-        have = lab.rows(task.run.key, probe)
-        if have is not None and have["version"] == version:
+    """Every probe that the lab lacks, of the finished model first and then at its milestones."""
+    for share in (1.0, *MILESTONES):
+        missing = unmeasured(lab, task, share)
+        if not missing:
             continue
-        if stopping():
-            return
-        yield {"event": "probe", "probe": probe.name}
-        subject = subject or load(lab, task.run, device)
-        data = Source(task.run.data, task.run.data_args, task.run.seed, device)
-        rows = list(registry.find("probe", probe.name)(subject, data, **probe.settings))
-        each = {f"row{i}": np.asarray(r.each) for i, r in enumerate(rows) if r.each is not None}
-        packed = io.BytesIO()
-        np.savez_compressed(packed, allow_pickle=False, **each)
-        stored = [{"metric": r.metric, "value": float(r.value), "n": r.n, "at": plain(r.at)} for r in rows]
-        lab.put_rows(task.run.key, probe, version, stored, packed.getvalue() if each else None)
+        subject = load(lab, task.run, device, share)
+        for probe in missing:
+            if stopping():
+                return
+            yield {"event": "probe", "probe": probe.name}
+            data = Source(task.run.data, task.run.data_args, task.run.seed, device)
+            rows = list(registry.find("probe", probe.name)(subject, data, **probe.settings))
+            stored = [{"metric": r.metric, "value": float(r.value), "n": r.n, "at": plain(r.at)} for r in rows]
+            each = _pack_outcomes(rows) if share == 1 else None  # of a milestone only the numbers are kept
+            version, outside = registry.card("probe", probe.name).version, identity.of_probe(probe)
+            lab.put_rows(task.run.key, probe, version, stored, each, share, outside)
 
 
-def load(lab: Lab, run: Run, device: str = "cpu") -> Subject:
-    """A trained run from the lab, weights checked."""
+def _pack_outcomes(rows: Sequence[Row]) -> bytes | None:
+    each = {f"row{i}": np.asarray(r.each) for i, r in enumerate(rows) if r.each is not None}
+    packed = io.BytesIO()
+    np.savez_compressed(packed, allow_pickle=False, **each)
+    return packed.getvalue() if each else None
+
+
+def load(lab: Lab, run: Run, device: str = "cpu", share: float = 1.0) -> Subject:
+    """A trained run from the lab, or as it was at a milestone; weights checked."""
     data = Source(run.data, run.data_args, run.seed, device)
     images = data("train")
     model = models.build(run.model, images.classes, seed=run.seed, **run.model_args)
-    model.load_state_dict(safetensors.torch.load(lab.weights(run.key)))
+    weights = lab.weights(run.key) if share == 1 else lab.load_milestone(run.key, share)
+    assert weights is not None  # asked for only where there is one
+    model.load_state_dict(safetensors.torch.load(weights))
     return Subject(model.to(device).eval(), images.mean, images.std, device)
 
 
@@ -210,10 +220,13 @@ def environment(run: Run, device: str) -> dict[str, Any]:
     """What a reader of run.json needs to judge a difference between two machines."""
     return {
         "versions": {kind: registry.card(kind, getattr(run, kind)).version for kind in ("model", "data")},
+        **origin.software(),
+        "outside": identity.described(run),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": np.__version__,
         "machine": platform.machine(),
+        "cpu": origin.cpu(),
         "system": platform.system(),
         "device": device,
         "threads": torch.get_num_threads(),

@@ -13,10 +13,10 @@ from saccade.probes.attention_geometry import SHOWN_SEED, drawn_centres, quadrat
 from saccade.registry import probe
 from saccade.spec import Recipe, Row, SaccadeError
 from saccade.subjects.subject import Subject
-from saccade.training import loop
+from saccade.training import events, loop
 
 
-@probe(version=1)
+@probe(version=1, milestones=False)
 def centres_in_training(
     subject: Subject,
     data: Source,
@@ -38,7 +38,7 @@ def centres_in_training(
     net = models.build(model, data("train").classes, seed=data.seed, **(args or {})).to(subject.device)
     at = {round(how.steps * (i + 1) / looks) for i in range(looks)}
     for event in loop.fit(net, data, how):
-        if isinstance(event, loop.Step) and event.step in at:
+        if isinstance(event, events.Step) and event.step in at:
             yield from drawn_centres(quadratic_layers(net), f"{event.step * how.batch} pictures", event.step)
     pairs = zip(quadratic_layers(net), quadratic_layers(subject.model), strict=True)
     same = all(torch.equal(a, b) for one, other in pairs for a, b in zip(one, other, strict=True))

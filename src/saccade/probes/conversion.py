@@ -17,7 +17,7 @@ from saccade.subjects.subject import Subject
 from saccade.training import loop
 
 
-@probe(version=1)
+@probe(version=1, milestones=False)
 def conversion(
     subject: Subject,
     data: Source,

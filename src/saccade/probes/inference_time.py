@@ -21,7 +21,7 @@ ENOUGH = 1.5  # seconds of one form of a pair, after which no more repeats are m
 FEWEST = 3
 
 
-@probe(version=1)
+@probe(version=1, milestones=False)
 def inference_time(
     subject: Subject, data: Source, *, pairs: Sequence[Mapping[str, Any]] = (), repeats: int = 300
 ) -> Iterator[Row]:

@@ -20,7 +20,7 @@ from saccade.subjects.subject import Subject
 SIDE = 32  # of the stored pictures, whatever the size that the model takes
 
 
-@probe(version=1)
+@probe(version=1, milestones=False)
 def local_pictures(
     subject: Subject,
     data: Source,

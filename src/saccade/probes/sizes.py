@@ -14,7 +14,7 @@ from saccade.spec import Row, Settings
 from saccade.subjects.subject import Subject
 
 
-@probe(version=1)
+@probe(version=1, milestones=False)
 def sizes(subject: Subject, data: Source, *, nets: Sequence[Mapping[str, Any]] = ()) -> Iterator[Row]:
     """Parameters of each of `nets` (net, model, args), built without memory; the trained net is not asked."""
     for wanted in nets:

@@ -10,14 +10,17 @@ import io
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from saccade import stats
 from saccade.cli.terminal import duration
 from saccade.lab.store import write_atomic
 from saccade.lab.table import Table
 from saccade.report import figures, writers
+from saccade.report.budget import against_budget
 from saccade.report.writers import (
     Badge,
     Block,
@@ -37,15 +40,15 @@ from saccade.report.writers import (
     Terms,
     Text,
 )
-from saccade.spec import Evidence, SaccadeError, Settings, Verdict, suggest
+from saccade.spec import Evidence, Reason, SaccadeError, Settings, Verdict, suggest
 from saccade.stats import ALPHA
-from saccade.study import MIN_PAIRS, Choice, Figure, Study
+from saccade.study import MIN_PAIRS, SETTLED, Choice, Figure, Study
 
 WRITERS = {"md": writers.to_markdown, "html": writers.to_html, "tex": writers.to_latex}
 FORMATS = ("md", "html", "csv", "tex")
 AT_ONCE = ("md", "html", "csv")  # after a run; the PDF figures of tex take as long as all of these together
 RUNS = ("runs", "done", "diverged", "failed")
-PAPER_WIDTH, REASON_WIDTH = 40, 32  # characters on a terminal
+PAPER_WIDTH, REASON_WIDTH = 40, 44  # characters on a terminal
 LOUD = (
     "DRAWN DATA, NOT REAL DATA: the images behind every number here were made by a program, so nothing "
     "below speaks about the paper's own data sets."
@@ -58,8 +61,7 @@ METHOD = (
     "p is two-sided and Holm-corrected over all claims of this study that could be tested. Below "
     f"{ALPHA:g} the paper's finding is reproduced or, when the effect runs the other way, contradicted; otherwise "
     "it is undecided, which does not say that there is no difference.",
-    f"No verdict is given below {MIN_PAIRS} seeds. A claim about an arm that has not learned its own task stays "
-    "undecided, whatever its p. Every planned claim is listed, also those that failed.",
+    f"No verdict is given below {MIN_PAIRS} seeds. Every planned claim is listed, also those that failed.",
     "Runs that diverged or failed are not replaced; their number stands beside every mean that lacks them.",
     "In the figures points are single seeds, bars or bands are the intervals, and a hollow diamond is the "
     "paper's value.",
@@ -88,7 +90,7 @@ def write(
             raise SaccadeError(suggest("report format", name, FORMATS))
     from saccade.report import draw  # here: matplotlib takes a second to load, and a terminal's verdicts need none
 
-    made = [(f, f.make(table)) for f in study.figures]
+    made = list(_made(study, table, verdicts))
     drawn = "md" in formats or "html" in formats
     shown = [
         _shown(i, f, data, draw.render(data, "svg").decode() if drawn else "") for i, (f, data) in enumerate(made, 1)
@@ -117,23 +119,44 @@ def write(
     return {key: Path(folder) / name for key, (name, _) in files.items()}
 
 
+def _made(study: Study, table: Table, verdicts: Sequence[Verdict]) -> Iterator[tuple[Figure, figures.FigureData]]:
+    """The figures that have rows; verdict against budget first. One without its rows is left out, not drawn empty."""
+    path = against_budget(verdicts)
+    if path is not None:
+        yield Figure("verdict_against_budget", path.title, "", lambda _: path), path
+    for figure in study.figures:
+        try:
+            data = figure.make(table)
+        except stats.TooFewSeeds:
+            continue
+        if data.rows():
+            yield figure, data
+
+
 def terminal(verdicts: Iterable[Verdict]) -> list[tuple[str, ...]]:
     """The headings, then a row for each claim, about 120 characters wide together."""
     rows = []
     for v in verdicts:
-        # A remark begins with what an open verdict lacks, as in "about 9 seeds needed; ...".
-        reason = re.split(r"; | \(", v.remark)[0] if v.says == "undecided" else ""
-        says = f"{writers.look(v.says).sign} {v.says}" + (f", {_short(reason, REASON_WIDTH)}" if reason else "")
+        # For want of seeds the remark begins with their number; for other reasons the word is enough on a terminal.
+        more = f": {re.split(r'; | [(]', v.remark)[0]}" if v.reason is Reason.TOO_FEW_SEEDS and not v.decided else ""
+        says = f"{writers.look(v.says).sign} {_short(v.label + more, REASON_WIDTH)}"
         rows.append((v.claim, _short(v.paper, PAPER_WIDTH) or "–", ours(v.evidence), says))
     return [("claim", "paper found", "ours", "verdict"), *rows]
 
 
 def summary(verdicts: Sequence[Verdict]) -> str:
-    counts = [f"{n} {look.counted}" for look, n in _counted(verdicts)]
-    if not counts:
+    """As in `19 claims in 15 families: 3 reproduced and 16 undecided (9 still moving, 7 not learned).`"""
+    if not verdicts:
         return "No claims."
+    counts = []
+    for look, n in _counted(verdicts):
+        reasons = Counter(str(v.reason) for v in verdicts if writers.LOOKS[v.says] == look and not v.decided)
+        why = ", ".join(f"{k} {reason}" for reason, k in reasons.most_common())
+        counts.append(f"{n} {look.counted}" + (f" ({why})" if why else ""))
     listed = counts[0] if len(counts) == 1 else f"{', '.join(counts[:-1])} and {counts[-1]}"
-    return f"{len(verdicts)} claim{'s' if len(verdicts) != 1 else ''}: {listed}."
+    families = len({v.family for v in verdicts})
+    grouped = f" in {families} famil{'ies' if families != 1 else 'y'}" if families != len(verdicts) else ""
+    return f"{len(verdicts)} claim{'s' if len(verdicts) != 1 else ''}{grouped}: {listed}."
 
 
 def ours(evidence: Evidence | None) -> str:
@@ -177,7 +200,7 @@ def content(
         yield Items(tuple((str(r),) for r in facts["remarks"]))
     yield Section("Claims in detail")
     for v in verdicts:
-        yield Fold(_anchor(v.claim), v.claim, v.statement, v.says, tuple(_detail(v)))
+        yield Fold(_anchor(v.claim), v.claim, v.statement, v.label, tuple(_detail(v)))
     yield Section("Figures")
     yield from shown
     yield Section("Differences from the paper")
@@ -196,7 +219,7 @@ def content(
     else:
         yield Text(("The paper leaves nothing open that this study had to choose.",))
     yield Section("How the numbers were made")
-    yield Items(tuple((m,) for m in METHOD))
+    yield Items(tuple((m,) for m in (*METHOD, *required(study))))
     yield Section("Runs and environment")
     yield Terms(tuple((k, (v,)) for k, v in _facts(scale, table, facts)))
     command = facts.get("command", ())
@@ -204,11 +227,29 @@ def content(
         yield Command((command,) if isinstance(command, str) else tuple(command))
 
 
+def required(study: Study) -> list[str]:
+    """What verdicts of this study require, in the words of the requirements themselves."""
+    trained = [c for c in study.claims if c.trained]
+    if not trained:
+        return []
+    out = [f"A claim on trained models is decided only if {SETTLED}."]
+    kinds: dict[str, list[str]] = {}
+    for claim in trained:
+        for requirement in claim.requires:
+            kinds.setdefault(requirement.asks, []).append(claim.id)
+    out += [f"Required: {asks} (for {', '.join(ids)})." for asks, ids in kinds.items()]
+    untrained = [c.id for c in study.claims if not c.trained]
+    if untrained:
+        out.append(f"Counts, identities and times, which rest on no training: {', '.join(untrained)}.")
+    return out
+
+
 def _document(study: Study, scale: str, facts: Mapping[str, Any], blocks: Iterable[Block]) -> Document:
-    name, url = study.paper.citation, study.paper.url
+    name, url = (study.paper.citation, study.paper.url) if study.paper else ("", "")
     cited: Inline = Ref(name, url) if url.startswith(("https://", "http://")) else name
     loud = LOUD if facts.get("procedural") else ""
-    return Document(study.question, study.name, scale, ("After ", cited), loud, tuple(blocks))
+    source: Cell = ("After ", cited) if name else ("A study of one's own.",)
+    return Document(study.question, study.name, scale, source, loud, tuple(blocks))
 
 
 def _shown(number: int, figure: Figure, data: figures.FigureData, svg: str) -> Shown:
@@ -236,7 +277,7 @@ def _summary_row(v: Verdict) -> tuple[Cell, ...]:
     measured: Cell = (ours(v.evidence),)
     if v.evidence and v.evidence.unit:
         measured += (Small("percentage points" if v.evidence.unit == "points" else v.evidence.unit),)
-    says: Cell = (Badge(v.says), *((Small(v.remark),) if v.remark else ()))
+    says: Cell = (Badge(v.label), *((Small(v.remark),) if v.remark else ()))
     p = "exact" if v.evidence and v.evidence.estimate.method == "exact" else _p(v.p_adjusted)
     claim: Cell = (_ref(v.claim), " " + v.statement)
     return claim, (v.concluded or "–",), (v.paper or "–",), measured, (p,), says
@@ -254,8 +295,15 @@ def _detail(v: Verdict) -> Iterator[Block]:
         holm = f"; {_p(v.p_adjusted)} two-sided after Holm" if v.p_adjusted is not None else ""
         one_sided = f"{_p(e.p)} testing for the relation, {_p(e.p_against)} for its opposite"
         pairs += [("Test", (f"{e.method} (interval: {e.estimate.method})",)), ("p", (one_sided + holm,))]
-    pairs += [("Verdict", (Badge(v.says),))] + ([("Remark", (v.remark,))] if v.remark else [])
+    pairs += [("Verdict", (Badge(v.label),))] + ([("Remark", (v.remark,))] if v.remark else [])
+    if v.family != v.claim:
+        pairs.append(("Family", (f"{v.family}: claims of one family rest on one observation",)))
+    if v.registered:
+        pairs.append(("Registration", (v.registered,)))
     yield Terms(tuple(pairs))
+    if v.requirements:
+        asked = tuple(((m.asks,), ("yes" if m.met else "no",), (m.found,)) for m in v.requirements)
+        yield Grid("What a verdict requires.", ("requirement", "met", "found"), asked, (0.5, 0.08, 0.42))
     if e and e.parts:
         parts = [((p.note or f"part {i}",), (ours(p),), (_p(p.p),), (p.method,)) for i, p in enumerate(e.parts, 1)]
         yield Grid("What the claim is made of.", ("part", "ours", "p", "test"), tuple(parts), (0.34, 0.28, 0.12, 0.26))
@@ -320,7 +368,7 @@ def _json(study: Study, scale: str, chosen: Settings, verdicts: Sequence[Verdict
 
 
 def _counted(verdicts: Iterable[Verdict]) -> tuple[tuple[writers.Look, int], ...]:
-    said = [writers.look(v.says) for v in verdicts]
+    said = [writers.LOOKS[v.says] for v in verdicts]
     return tuple((look, said.count(look)) for look in writers.LOOKS.values() if look in said)
 
 

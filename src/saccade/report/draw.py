@@ -97,6 +97,8 @@ def draw(data: FigureData) -> Figure:
             return _curves(data)
         if isinstance(data, figures.Bars):
             return _bars(data)
+        if isinstance(data, figures.Budget):
+            return _budget(data)
         return _heatmap(data) if isinstance(data, figures.Heatmap) else _images(data)
 
 
@@ -263,6 +265,48 @@ def _mark(ax: Any, mark: Mark, x: float, k: float, shifted: Any, owner: Line | N
     ax.plot([x], [k * mark.y], "D", ms=5, mfc=PAPER, mec=edge, mew=1.2, transform=shifted, zorder=5)
     if mark.text:
         ax.annotate(mark.text, (x, k * mark.y), xytext=(6, 4), textcoords="offset points", fontsize=7.5, color=MUTED)
+
+
+# A verdict's colour, dark enough for text, and its sign; both, so that colour is never the only one.
+VERDICTS = {
+    "reproduced": ("#0A6B4B", "✓"),
+    "holds": ("#0A6B4B", "✓"),
+    "contradicted": ("#A63C00", "✗"),
+    "does not hold": ("#A63C00", "✗"),
+    "equivalent": ("#1F5FA8", "="),
+    "undecided": ("#6E7781", "?"),
+}
+BUDGET_COLUMNS = 5
+
+
+def _budget(data: figures.Budget) -> Figure:
+    columns = min(BUDGET_COLUMNS, len(data.paths))
+    rows = math.ceil(len(data.paths) / columns)
+    figure = Figure(figsize=(7.2, 0.35 + 1.35 * rows), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False).flatten()
+    for ax in grid[len(data.paths) :]:
+        ax.set_visible(False)
+    for ax, path in zip(grid, data.paths, strict=False):
+        ink, sign = VERDICTS.get(path.says, VERDICTS["undecided"])
+        k = 100 if path.unit == "points" else 1
+        ax.axhline(k * path.null, color=MUTED, lw=0.7, zorder=1)
+        xs = [100 * s for s in path.shares]
+        ys = [k * e.value for e in path.estimates]
+        ends = [(k * e.low, k * e.high) for e in path.estimates]
+        for x, y, (low, high) in zip(xs, ys, ends, strict=True):
+            if math.isfinite(low) and math.isfinite(high):
+                ax.plot([x, x], [low, high], color=ink, lw=1.6, alpha=0.55, solid_capstyle="butt", zorder=2)
+            ax.plot([x], [y], "o", color=ink, ms=3.4, zorder=3)
+        ax.plot(xs, ys, color=ink, lw=0.9, zorder=2)
+        ax.set_title(f"{sign} {path.label}", fontsize=7, color=ink, pad=3)
+        ax.set_xlim(40, 110)
+        ax.set_xticks([50, 75, 100])
+        ax.tick_params(labelsize=6.5)
+        ax.yaxis.set_major_locator(MaxNLocator(3))
+        ax.grid(axis="x", visible=False)
+    figure.supxlabel("share of the training budget (%)", fontsize=8)
+    figure.supylabel("contrast (points, or the claim's own unit)", fontsize=8)
+    return figure
 
 
 def _bars(data: figures.Bars) -> Figure:

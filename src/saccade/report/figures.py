@@ -233,7 +233,36 @@ class ImageGrid:
         ]
 
 
-FigureData = Curves | Bars | Heatmap | ImageGrid
+@dataclass(frozen=True)
+class Path:
+    """One contrast at shares of the training budget, and the verdict that it led to."""
+
+    label: str
+    says: str
+    verdict: str
+    shares: tuple[float, ...]
+    estimates: tuple[Estimate, ...]
+    null: float = 0.0
+    unit: str = "points"
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A small panel per contrast, each with its own axis; colour and sign say the verdict."""
+
+    title: str
+    paths: tuple[Path, ...]
+    note: str = ""
+
+    def rows(self) -> list[Flat]:
+        return [
+            {"claim": p.label, "verdict": p.verdict, "share of budget": share, **_numbers(e)}
+            for p in self.paths
+            for share, e in zip(p.shares, p.estimates, strict=True)
+        ]
+
+
+FigureData = Curves | Bars | Heatmap | ImageGrid | Budget
 
 
 def line(
@@ -441,6 +470,12 @@ def describe(data: FigureData) -> str:
             f"{shown} images",
             f"rows: {', '.join(data.row_labels)}" if data.row_labels else "",
             f"columns: {', '.join(data.column_labels)}" if data.column_labels else "",
+        ]
+    elif isinstance(data, Budget):
+        words = [
+            f"{p.label}, {p.verdict}: "
+            + ", ".join(f"{e.value:.3g} at {s:.0%}" for s, e in zip(p.shares, p.estimates, strict=True))
+            for p in data.paths
         ]
     elif isinstance(data, Heatmap):
         found = [e.value for line in data.cells for e in line if e is not None]

@@ -14,6 +14,7 @@ from importlib import resources
 from typing import NamedTuple
 
 from saccade.report import figures
+from saccade.spec import Says
 
 
 class Look(NamedTuple):
@@ -22,19 +23,19 @@ class Look(NamedTuple):
     counted: str  # as in "2 reproduced"
 
 
-# By what a verdict begins with.
 LOOKS = {
-    "reproduced": Look("reproduced", "✓", "reproduced"),
-    "contradicted": Look("contradicted", "✗", "contradicted"),
-    "undecided": Look("undecided", "?", "undecided"),
-    "too few seeds": Look("few", "…", "with too few seeds"),
-    "needs": Look("needs", "↑", "waiting for a larger scale"),
-    "": Look("other", "·", "other"),
+    Says.REPRODUCED: Look("reproduced", "✓", "reproduced"),
+    Says.HOLDS: Look("reproduced", "✓", "that hold"),
+    Says.CONTRADICTED: Look("contradicted", "✗", "contradicted"),
+    Says.DOES_NOT_HOLD: Look("contradicted", "✗", "that do not hold"),
+    Says.EQUIVALENT: Look("equivalent", "=", "equivalent"),
+    Says.UNDECIDED: Look("undecided", "?", "undecided"),
 }
 
 
-def look(says: str) -> Look:
-    return next(look for start, look in LOOKS.items() if says.startswith(start))
+def look(label: str) -> Look:
+    """By the words that a verdict's label begins with."""
+    return next(look for says, look in LOOKS.items() if label.startswith(says))
 
 
 class Badge(NamedTuple):
@@ -352,8 +353,7 @@ TEX_TOP = r"""\documentclass[11pt]{article}
 \definecolor{reproduced}{HTML}{0A6B4B}
 \definecolor{contradicted}{HTML}{A63C00}
 \definecolor{undecided}{HTML}{5F5200}
-\definecolor{few}{HTML}{4D5661}
-\colorlet{needs}{few}\colorlet{other}{few}
+\definecolor{equivalent}{HTML}{1F5FA8}
 \setlength{\parindent}{0pt}\setlength{\parskip}{0.5em}
 \begin{document}
 """

@@ -19,11 +19,14 @@ from saccade.stats.tests import (
     fit_power_law,
     greater,
     holm,
+    moving,
     power_law,
     power_t,
     proportion,
     seeds_needed,
+    small,
     spread_greater,
+    within,
 )
 
 __all__ = [
@@ -45,9 +48,12 @@ __all__ = [
     "fit_power_law",
     "greater",
     "holm",
+    "moving",
     "power_law",
     "power_t",
     "proportion",
     "seeds_needed",
+    "small",
     "spread_greater",
+    "within",
 ]

@@ -169,11 +169,17 @@ def peaked(x: Sequence[float], errors: Any, *, least: float = 0.02, note: str = 
     p = min(1.0, _peak_p(rows) * (points - 1) * (points - 2) / 2)
     below = _pair_p(least - (rows[:, :, None] - rows[:, None, :]))  # p for "x exceeds this other x by less than least"
     flat = max(min(1.0, 2 * min(below[i, :i].max(), below[i, i + 1 :].max())) for i in range(1, points - 1))
-    height = estimate([h.height for h in humps(rows)])
+    heights = [h.height for h in humps(rows)]
+    height = estimate(heights)
     place = at[_summit(rows.mean(axis=0, keepdims=True))[0][0]]
     note = "; ".join(part for part in (note, f"highest at {place:g}") if part)
     return Evidence(
-        height, p, float(flat), f"paired t over all pairs of x, Bonferroni; none: below {least:g}", note=note
+        height,
+        p,
+        float(flat),
+        f"paired t over all pairs of x, Bonferroni; none: below {least:g}",
+        note=note,
+        each=tuple(enumerate(heights)),
     )
 
 

@@ -11,7 +11,8 @@ from saccade import models, rng
 from saccade.data.images import Source
 from saccade.spec import Run
 from saccade.subjects.subject import Subject, standardise
-from saccade.training.loop import check_device, make_optimizer
+from saccade.training.loop import check_device
+from saccade.training.optimizer import make_optimizer
 
 CONTEXT = 600 * 2**20  # bytes that a process takes of a GPU before its first tensor, about
 ENOUGH = 0.2  # seconds to time: a study has dozens of nets, and the answer is only for a plan

@@ -1,0 +1,51 @@
+"""Who made a result: saccade's version, commit and state of its tree, and the processor."""
+
+from __future__ import annotations
+
+import functools
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import saccade
+
+
+@functools.cache
+def software() -> dict[str, Any]:
+    """Version, and for a checkout its commit and whether files differ from it."""
+    here = Path(saccade.__file__).parent
+    commit = _git(here, "rev-parse", "--short=12", "HEAD")
+    tracked = bool(commit) and bool(_git(here, "ls-files", "__init__.py"))  # not a wheel inside someone's repository
+    found: dict[str, Any] = {"saccade": saccade.__version__}
+    if tracked:
+        found |= {"commit": commit, "clean": not _git(here, "status", "--porcelain", "--untracked-files=no", "--", ".")}
+    return found
+
+
+def describe() -> str:
+    """As in `0.1.0 at 3f9a1c02b7de, changed`."""
+    made = software()
+    text = str(made["saccade"])
+    if "commit" in made:
+        text += f" at {made['commit']}" + ("" if made["clean"] else ", changed")
+    return text
+
+
+@functools.cache
+def cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def _git(folder: Path, *words: str) -> str:
+    try:
+        ran = subprocess.run(
+            ["git", "-C", str(folder), *words], capture_output=True, text=True, timeout=10, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return ran.stdout.strip() if ran.returncode == 0 else ""

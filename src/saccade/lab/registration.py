@@ -1,0 +1,132 @@
+"""What was claimed before the runs: every claim's declared values, written down when the first run of a study starts.
+
+A change afterwards is kept as a new entry with the number of runs that were finished by then. A test function that was
+moved or rewritten is no change as long as it gives the same estimate on the same rows.
+"""
+
+from __future__ import annotations
+
+import collections
+import datetime
+import inspect
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from saccade.lab import origin
+from saccade.lab.store import seal, unseal, write_atomic
+from saccade.lab.table import Table
+from saccade.spec import SaccadeError, digest, plain
+from saccade.study import Claim, Study
+
+FILE = "registration.json"
+Entry = dict[str, Any]
+
+
+def declared(claim: Claim) -> dict[str, Any]:
+    """The claim as values: text, relation, thresholds, margins, requirements."""
+    return {
+        "statement": claim.statement,
+        "tested": claim.relation,
+        "paper": claim.paper,
+        "concluded": claim.concluded,
+        "requires": list(claim.asked),
+        "numbers": plain(claim.numbers),
+        "small": claim.small,
+        "needs": claim.needs,
+        "family": claim.family,
+        "trained": claim.trained,
+        "left_open": claim.left_open,
+    }
+
+
+def read(folder: Path) -> list[Entry]:
+    """The entries, oldest first; none when nothing is registered yet."""
+    path = folder / FILE
+    return list(unseal(path)["entries"]) if path.exists() else []
+
+
+def review(study: Study, folder: Path, table: Table, finished: int) -> dict[str, str]:
+    """Register what is new or changed, and say for each claim when it was fixed.
+
+    Called before runs start and before verdicts are given. `finished` counts the runs that could have been seen.
+    """
+    entries = read(folder)
+    known: dict[str, Mapping[str, Any]] = {}
+    for entry in entries:
+        known.update(entry["claims"])
+    rows = digest(sorted(collections.Counter(r["run"] for r in table).items()))
+    fresh: dict[str, dict[str, Any]] = {}
+    for claim in study.claims:
+        now = {"declared": declared(claim), "test": _fingerprint(claim)}
+        before = known.get(claim.id)
+        if before is not None and before["declared"] == now["declared"]:
+            rewritten = before["test"] != now["test"]
+            if not rewritten or not _moved(claim, before.get("estimate"), rows, table):
+                continue
+        fresh[claim.id] = now
+    if finished == 0 and entries and fresh:
+        entries = []  # nothing has been seen: what counts is what is claimed when the runs start
+        fresh = {c.id: {"declared": declared(c), "test": _fingerprint(c)} for c in study.claims}
+    if fresh:
+        today = datetime.datetime.now(datetime.UTC).date().isoformat()
+        entries.append({"date": today, "version": origin.describe(), "runs": finished, "claims": fresh})
+    _note_estimates(entries, study.claims, rows, table)
+    write_atomic(folder / FILE, seal({"study": study.name, "entries": entries}))
+    return {c.id: _sentence(entries, c.id) for c in study.claims}
+
+
+def sentences(entries: Sequence[Entry], claims: Sequence[Claim]) -> dict[str, str]:
+    """As `review`, without writing anything."""
+    return {c.id: _sentence(entries, c.id) for c in claims}
+
+
+def _sentence(entries: Sequence[Entry], claim: str) -> str:
+    of = [e for e in entries if claim in e["claims"]]
+    if not of:
+        return "not registered"
+    last = of[-1]
+    if last["runs"] == 0:
+        return f"registered before the runs ({last['date']}, saccade {last['version']})"
+    if len(of) == 1:
+        return f"registered after {last['runs']} runs ({last['date']}, saccade {last['version']})"
+    old, new = (e["claims"][claim]["declared"] for e in of[-2:])
+    fields = [name for name in new if new[name] != old.get(name)] or ["test"]
+    return f"changed after {last['runs']} runs ({last['date']}): {', '.join(fields)}"
+
+
+def _fingerprint(claim: Claim) -> str:
+    """Of the test's source; tests made by one factory differ by their declared values."""
+    try:
+        return digest(inspect.getsource(claim.test))
+    except (OSError, TypeError):
+        return ""
+
+
+def _estimate(claim: Claim, table: Table) -> list[float] | None:
+    try:
+        found = claim.evidence(table)
+    except SaccadeError:
+        return None
+    return [found.estimate.value, found.p, found.p_against]
+
+
+def _moved(claim: Claim, before: Mapping[str, Any] | None, rows: str, table: Table) -> bool:
+    """Whether a rewritten test gives another answer; one that cannot be compared counts as changed."""
+    if before is None or before["rows"] != rows:
+        return True
+    now = _estimate(claim, table)
+    return now is None or any(abs(a - b) > 1e-9 * max(1.0, abs(b)) for a, b in zip(now, before["value"], strict=True))
+
+
+def _note_estimates(entries: Sequence[Entry], claims: Sequence[Claim], rows: str, table: Table) -> None:
+    """Keep what each test gave on which rows, so that a rewritten one can be compared later."""
+    if not len(table):
+        return
+    for claim in claims:
+        value = _estimate(claim, table)
+        last = next((e["claims"][claim.id] for e in reversed(entries) if claim.id in e["claims"]), None)
+        if last is not None:
+            last["test"] = _fingerprint(claim)
+            if value is not None and all(abs(v) < float("inf") for v in value):
+                last["estimate"] = {"rows": rows, "value": value}
