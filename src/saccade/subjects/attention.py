@@ -25,8 +25,9 @@ from torch.nn.modules import module as hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from saccade.spec import SaccadeError
-from saccade.subjects.fit import Fitted, evaluating
+from saccade.subjects.fit import Fitted
 from saccade.subjects.readout import Mapped, ReadOut
+from saccade.subjects.subject import evaluating
 
 MOST_PREFIX = 8  # class, distillation and register tokens before a grid that the model states
 MOST_GUESSED = 2  # of them before a grid that is only guessed: with more, most numbers would make a grid
@@ -78,7 +79,7 @@ def capture(model: nn.Module, x: Tensor) -> Seen:
         raise SaccadeError(f"attention needs images (n, c, h, w), at least one, not {tuple(x.shape)}.")
     model, x = inside(model, x)
     watch = _Watch(len(x))
-    with evaluating(model), _eager():
+    with evaluating(model), torch.no_grad(), _eager():
         with _naming(model, watch), watch:
             output = model(x)
         watch.finish()

@@ -134,7 +134,9 @@ def load_file(file: Path) -> Any:
     folder = str(file.resolve().parent)
     sys.path.insert(0, folder)
     try:
-        found.loader.exec_module(module)
+        with torch.random.fork_rng(devices=[]):  # a model built at import draws from global random state
+            torch.manual_seed(rng.seed_of(0, "init", "subject"))
+            found.loader.exec_module(module)
     except Exception as error:
         del sys.modules[name]
         raise SaccadeError(f"{file} cannot be imported: {_where(error, file)}") from None

@@ -6,7 +6,6 @@ word on where it is from, so that a page can tell. What cannot be found out is a
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +19,7 @@ from torch.nn import functional as F
 from saccade.data.images import Images, Triple
 from saccade.spec import SaccadeError, suggest
 from saccade.subjects.find import IMAGENET, Found
-from saccade.subjects.subject import Subject, standardise
+from saccade.subjects.subject import Subject, evaluating, precision, standardise
 
 TRIED = (224, 256, 32, 28, 64, 96, 128, 160, 192, 299, 384, 512)  # sizes, after what the source and the data say
 ASKED = 4  # images of a trial
@@ -80,26 +79,8 @@ class Fitted(nn.Module):
         return out.flatten(1)
 
 
-def precision(model: nn.Module) -> torch.dtype:
-    """Of the first weight that is a floating-point number."""
-    return next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
-
-
 def _word(model: nn.Module) -> str:
     return str(precision(model)).removeprefix("torch.")
-
-
-@contextlib.contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode without gradients; afterwards every module has its own mode back."""
-    modes = [(m, m.training) for m in model.modules()]
-    model.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        for module, training in modes:
-            module.training = training
 
 
 def fit(
@@ -123,7 +104,7 @@ def fit(
     how: dict[str, str] = {}
     standard = _standard(found, images, normalise, how)
     x = standardise(raw, *standard)
-    with evaluating(model):
+    with evaluating(model), torch.no_grad():
         fitted, out = _trial(found, model, x, size=size, channels=channels, how=how)
         fitted.shares, output = _kind(out, fitted.path)
     classes = int(out.shape[1])
@@ -132,6 +113,7 @@ def fit(
         standard, how["normalisation"] = _search(subject, images, tuning, classes)
         subject = dataclasses.replace(subject, mean=standard[0], std=standard[1])
     notes = (*found.notes, *_manners(subject, raw, found.name))
+    subject = dataclasses.replace(subject, classes=classes)
     facts = Facts(
         name=found.name,
         origin=found.origin,

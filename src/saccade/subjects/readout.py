@@ -15,10 +15,11 @@ from torch.nn import functional as F
 
 from saccade.data.images import Images, Source
 from saccade.spec import SaccadeError, suggest
-from saccade.subjects.fit import Facts, evaluating
-from saccade.subjects.subject import CHUNK, Subject, standardise
+from saccade.subjects.fit import Facts
+from saccade.subjects.subject import CHUNK, Subject, evaluating, standardise
 
 WAYS = ("labels", "map", "agreement", "linear")
+NEVER = -1e4  # the score of a class that the model does not know: finite, and a probability of 0
 DECAY = 1e-3  # of the linear read-out, on standardised features
 STEPS = 100  # of L-BFGS, which ends earlier where nothing is gained
 
@@ -75,13 +76,14 @@ def read(
         return Reading(subject, data, way, f"against the labels, {images.classes} classes")
     if way == "map":
         groups = class_map(classes or "imagenet_cifar10", facts.classes, images.classes)
-        mapped = dataclasses.replace(subject, model=Mapped(subject.model, groups))
+        mapped = dataclasses.replace(subject, model=Mapped(subject.model, groups), classes=images.classes)
         return Reading(mapped, data, way, f"through the class map {_called(classes)}")
     if way == "linear":
         if tuning is None:
             raise SaccadeError("a linear read-out needs training images, and the data have no such split.")
         says = f"by a linear read-out of its last features, trained here on {len(tuning)} images with the model frozen"
-        return Reading(dataclasses.replace(subject, model=read_out(subject, tuning)), data, way, says)
+        read = dataclasses.replace(subject, model=read_out(subject, tuning), classes=images.classes)
+        return Reading(read, data, way, says)
     return Reading(
         subject,
         Own(data.name, data.args, data.seed, data.device, split, _answered(subject, images.head(n), facts.classes)),
@@ -95,7 +97,7 @@ def read(
 
 
 class Mapped(nn.Module):
-    """The score of a class is the log of the summed probability of its group; an empty group is never answered."""
+    """The score of a class is the log of the summed probability of its group; one without a group is never answered."""
 
     def __init__(self, model: nn.Module, groups: Sequence[Sequence[int]]) -> None:
         super().__init__()
@@ -103,7 +105,7 @@ class Mapped(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         logits = self.model(x)
-        none = logits.new_full((len(logits),), -torch.inf)
+        none = logits.new_full((len(logits),), NEVER)
         return torch.stack([logits[:, g].logsumexp(1) if g else none for g in self.groups], 1)
 
 
@@ -200,7 +202,7 @@ def read_out(subject: Subject, images: Images) -> ReadOut:
     linears = [m for m in subject.model.modules() if isinstance(m, nn.Linear)]
     last = linears[-1] if linears else None
     parts = []
-    with evaluating(subject.model):
+    with evaluating(subject.model), torch.no_grad():
         for start in range(0, len(images), CHUNK):
             index = torch.arange(start, min(start + CHUNK, len(images)), device=images.y.device)
             x = standardise(images.batch(index), subject.mean, subject.std)
