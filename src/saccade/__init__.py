@@ -17,6 +17,7 @@ _HOMES = {
     "probe": "api",
     "compare": "api",
     "attention": "analysis.looking",
+    "profile": "api",
     "Paper": "spec",
     "Probe": "spec",
     "Recipe": "spec",
