@@ -580,6 +580,9 @@ def doctor(lab: LabDir = "lab", json: Json = False) -> None:
             print(f"{'ok  ' if line.ok else 'NOTE'} {line.what:<18} {line.says}{remedy}")
 
 
+from saccade.cli import models as models  # noqa: E402  # its commands come after these in --help
+
+
 def main(words: Sequence[str] | None = None) -> None:
     """Entry point: one sentence for each mistake; exit codes 0 fine, 1 failed, 2 wrong usage, 3 not reproduced."""
     from saccade.cli import cluster, web  # noqa: F401 - they register their commands
