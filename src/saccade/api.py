@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import torch
 from torch import nn
@@ -16,6 +16,10 @@ from saccade.errors import in_words
 from saccade.lab import pipeline
 from saccade.lab.store import Lab
 from saccade.lab.table import Table
+from saccade.profiling import compare as comparing
+from saccade.profiling import measure
+from saccade.profiling.compare import Comparison, Model
+from saccade.report.profile import Profile
 from saccade.spec import Evidence, Probe, Recipe, Run, SaccadeError, Settings, Task
 from saccade.subjects.subject import Subject, evaluating
 
@@ -121,9 +125,28 @@ def _try_out(subject: Subject, images: Images) -> None:
         ) from error
 
 
-def compare(table: Table, a: str, b: str, metric: str = "accuracy", **where: Any) -> Evidence:
-    """Paired difference of two arms over their shared seeds: a minus b."""
-    return stats.greater(table.series(metric, arm=a, **where), table.series(metric, arm=b, **where))
+def profile(subject: str | nn.Module | Callable[..., nn.Module], data: str = "cifar10", **how: Any) -> Profile:
+    """One page on any model: sc.profile(model), sc.profile("net.py:net", "folder:images"). See `profiling.measure`."""
+    return measure.profile(subject, data, **how)
+
+
+@overload
+def compare(a: Table, b: str, c: str, metric: str = "accuracy", **where: Any) -> Evidence: ...
+
+
+@overload
+def compare(a: Model, b: Model, c: str = "cifar10", **how: Any) -> Comparison: ...
+
+
+def compare(a: Any, b: Any, c: str = "cifar10", metric: str = "accuracy", **how: Any) -> Evidence | Comparison:
+    """Two models on the same questions: sc.compare("resnet18", "vit"), sc.compare(one, two, "folder:images").
+
+    Over seeds where this lab has trained both, else over images. With a table, sc.compare(table, "CNN", "MHA", metric):
+    the paired difference of two of its arms over their shared seeds.
+    """
+    if isinstance(a, Table):
+        return stats.greater(a.series(metric, arm=b, **how), a.series(metric, arm=c, **how))
+    return comparing.compare(a, b, c, **how)
 
 
 def run(

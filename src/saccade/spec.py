@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 import math
@@ -170,7 +171,7 @@ class Run:
     code: str = ""  # fingerprint of model and data code from outside the package
     content: str = ""  # fingerprint of data in a user's folder
 
-    @property
+    @functools.cached_property
     def key(self) -> str:
         """From every setting that differs from its default: a field added later leaves the keys of old runs alone.
 
@@ -207,7 +208,7 @@ class Probe:
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "settings", Settings(settings, **more))
 
-    @property
+    @functools.cached_property
     def key(self) -> str:
         return f"{self.name}-{digest(self, 8)}"
 

@@ -1,11 +1,9 @@
 """The lab folder: atomic, checked, shared, merged."""
 
-import json
 import os
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -70,47 +68,12 @@ def test_a_dead_processs_lease_is_taken_over_at_once(lab):
     assert lab.claim(a_run(), {}) is not None
 
 
-def test_a_lease_of_another_machine_counts_by_its_heartbeat(lab):
-    lab.claim(a_run(), {}).release()
-    path = lab.folder(a_run().key) / "lease"
-    path.write_text(json.dumps({"token": "x", "host": "elsewhere", "pid": 1, "born": 1.0}))
-    assert lab.claim(a_run(), {}) is None
-    old = time.time() - 1000
-    os.utime(path, (old, old))
-    assert lab.claim(a_run(), {}) is not None
-
-
-def test_a_dead_lease_with_a_time_in_the_future_is_taken_over_and_a_living_one_is_not(lab, monkeypatch):
-    monkeypatch.setattr("saccade.lab.store.DEAD_AFTER", 0.4)
-    monkeypatch.setattr("saccade.lab.store.HEARTBEAT", 0.1)
-    path = lab.folder(a_run().key) / "lease"
-    path.parent.mkdir(parents=True)
-    path.write_text(json.dumps({"token": "x", "host": "elsewhere", "pid": 1, "born": 1.0}))
-    for beat in range(4):  # a clock that is a day ahead, and a holder that is alive
-        os.utime(path, (time.time() + 86_400 + beat,) * 2)
-        assert lab.claim(a_run(), {}) is None
-        time.sleep(0.2)
-    deadline = time.monotonic() + 10
-    while lab.holder(a_run().key) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert lab.claim(a_run(), {}) is not None
-
-
 def test_a_run_that_is_resumed_with_other_kernels_says_so(lab):
     for facts in ({"kernels": "native"}, {"kernels": "native"}, {"kernels": "off"}, {"kernels": "off"}):
         lab.claim(a_run(), facts).release()
     assert lab.described(a_run().key)["facts"] == {"kernels": "native"}
     assert lab.described(a_run().key)["later"] == [{"kernels": "off"}]
     assert lab.damage(a_run().key) == []
-
-
-def test_a_taken_lease_is_noticed_by_its_former_holder(lab, monkeypatch):
-    monkeypatch.setattr("saccade.lab.store.HEARTBEAT", 0.05)
-    lease = lab.claim(a_run(), {})
-    lease.path.write_text(json.dumps({"token": "somebody else"}))
-    assert lease.lost.wait(5)
-    lease.release()
-    assert lease.path.exists()  # not ours to remove
 
 
 def test_many_processes_claim_each_run_once(lab):

@@ -18,14 +18,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import IO, Any
 
 from saccade import registry
 from saccade.lab import identity
 from saccade.lab.store import Lab
-from saccade.spec import Outcome, Probe, SaccadeError, Task, plain, suggest
+from saccade.spec import Outcome, Probe, Run, SaccadeError, Settings, Task, plain, suggest
 
 Event = dict[str, Any]
 
@@ -106,6 +106,8 @@ class Worker:
     tasks: dict[str, Task] = field(default_factory=dict)
     waiting: bool = False  # ready for a task
     probing: dict[str, tuple[str, float]] = field(default_factory=dict)  # key and share of the probe each task is at
+    heard: float = 0.0  # when it last told something
+    silent: float = 0.0  # seconds without a sign of life for which it was ended
     last_words: collections.deque[str] = field(default_factory=lambda: collections.deque(maxlen=30))
 
     def send(self, order: Event) -> None:
@@ -154,9 +156,18 @@ def start(lab: Lab, device: str, plugins: Sequence[str], inbox: queue.Queue[tupl
 
 
 def local(
-    tasks: Sequence[Task], lab: Lab, *, places: Sequence[str], plugins: Sequence[str] = (), retry: bool = False
-) -> Iterator[Event]:
-    """Do all tasks on this machine, in the order given. On Ctrl-C the workers save before it is raised on."""
+    tasks: Sequence[Task],
+    lab: Lab,
+    *,
+    places: Sequence[str],
+    plugins: Sequence[str] = (),
+    retry: bool = False,
+    silence: float = 0.0,
+) -> Generator[Event, None, None]:
+    """Do all tasks on this machine, in the order given. On Ctrl-C the workers save before it is raised on.
+
+    A worker that has a task and tells nothing for `silence` seconds is ended as if it had died; 0: never.
+    """
     pending = collections.deque(tasks)
     elsewhere: dict[str, tuple[Task, float]] = {}
     deaths: collections.Counter[str] = collections.Counter()  # a task that was there when a worker died goes alone
@@ -170,12 +181,17 @@ def local(
                 if worker.waiting and pending:
                     some = bundle(pending, len(places), worker.device, deaths.keys())
                     worker.tasks, worker.waiting = {t.run.key: t for t in some}, False
+                    worker.heard = time.monotonic()
                     once_more = retry and not fatal & worker.tasks.keys()
                     worker.send({"do": "perform", "tasks": [plain(t) for t in some], "retry": once_more})
             for key, (late, again) in list(elsewhere.items()):
                 if time.monotonic() > again:
                     del elsewhere[key]
                     pending.append(late)
+            for worker in workers:
+                if silence and worker.tasks and time.monotonic() - worker.heard > silence:
+                    worker.silent = silence
+                    worker.process.kill()
             with contextlib.suppress(queue.Empty):
                 worker, event = inbox.get(timeout=POLL / 2)
                 if event is None:
@@ -185,6 +201,7 @@ def local(
                     if pending or elsewhere:
                         workers.append(start(lab, worker.device, plugins, inbox))
                     continue
+                worker.heard = time.monotonic()
                 task = worker.tasks.get(event.get("key", ""))
                 if event["event"] == "ready":
                     stillborn = 0
@@ -199,6 +216,19 @@ def local(
                     yield {**event, "task": task}
     finally:
         _stop(workers)
+
+
+def silence_of(seconds: Iterable[float]) -> float:
+    """How long a worker may tell nothing, from what its runs should take; a single probe may be most of a run."""
+    if chosen := os.environ.get("SACCADE_SILENCE"):
+        return float(chosen)
+    return max(1800.0, 10 * max(seconds, default=0.0))
+
+
+def parse_task(values: Mapping[str, Any]) -> Task:
+    """The task that `plain(task)` was made from."""
+    probes = tuple(Probe(p["name"], Settings(p["settings"])) for p in values["probes"])
+    return Task(Run.parse(values["run"]), probes, values["arm"])
 
 
 def bundle(pending: collections.deque[Task], seats: int, place: str, alone: Set[str]) -> list[Task]:
@@ -259,14 +289,16 @@ def _bury(
 ) -> Iterator[Event]:
     """A worker died. Its tasks are tried again, each alone; a task that kills workers is marked failed."""
     code = worker.process.wait()
+    how = f"signal {-code}, perhaps out of memory" if code < 0 else f"exit code {code}"
+    if worker.silent:
+        how = f"it gave no sign of life for {worker.silent:.0f} s and was ended"
     for key, task in worker.tasks.items():
         deaths[key] += 1
         done = lab.done(key)
         if deaths[key] <= RETRIES:
             pending.appendleft(task)
-            yield {"event": "worker died", "key": key, "task": task, "code": code}
+            yield {"event": "worker died", "key": key, "task": task, "how": how}
             continue
-        how = f"signal {-code}, perhaps out of memory" if code < 0 else f"exit code {code}"
         reason = f"its worker process died {deaths[key]} times ({how}): {_words(worker)}"
         if done is not None and done["outcome"] == Outcome.FINISHED:  # it died of a probe, and stays finished
             probe_key, share = worker.probing.get(key, ("", 1.0))

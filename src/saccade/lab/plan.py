@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import platform
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,11 @@ class Plan:
     @property
     def todo(self) -> tuple[Task, ...]:
         return self.train + self.measure
+
+
+def everything(tasks: Sequence[Task]) -> Plan:
+    """As if no lab had anything of these tasks."""
+    return Plan(tuple(tasks), tuple(tasks), (), (), (), {}, (), {}, {})
 
 
 def examine(lab: Lab, tasks: Sequence[Task], retry: bool = False) -> Plan:
@@ -180,10 +185,12 @@ def table_of(lab: Lab, tasks: Sequence[Task], share: float = 1.0) -> Table:
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds of one core that each task still needs, by key; bytes of a GPU that the largest one needs."""
+    """Seconds of one core that each task still needs, by key; bytes that the largest one needs."""
 
     seconds: Mapping[str, float]
-    memory: float = 0.0
+    memory: float = 0.0  # of a GPU
+    device_memory: float = 0.0  # that this GPU has
+    resident: float = 0.0  # of main memory
 
     def by_arm(self, tasks: Sequence[Task]) -> dict[str, dict[str, float]]:
         told: dict[str, dict[str, float]] = {}
@@ -197,9 +204,17 @@ class Cost:
         return max(sum(self.seconds.values()) / max(1, jobs), max(self.seconds.values(), default=0.0))
 
 
-def price(plan: Plan, lab: Lab, device: str, plugins: Sequence[str] = ()) -> Cost:
-    """Cost of what is left: for each net a line over the batch, fitted to steps timed here once and kept in the lab."""
-    kinds = {_kind(t.run, device): t for t in plan.todo}
+Measure = Callable[[Sequence[Task], Lab, str, Sequence[str]], list[dict[str, Any]]]
+
+
+def price(
+    plan: Plan, lab: Lab, device: str, plugins: Sequence[str] = (), measure: Measure = launch.costs, where: str = ""
+) -> Cost:
+    """Cost of what is left: for each net a line over the batch, fitted to steps timed once and kept in the lab.
+
+    `measure` times them on this machine, unless it times them elsewhere, which `where` then names.
+    """
+    kinds = {_kind(t.run, device, where): t for t in plan.todo}
     path = lab.root / "costs.json"
     try:
         known: dict[str, Any] = dict(unseal(path).get("lines", {})) if path.exists() else {}
@@ -207,18 +222,19 @@ def price(plan: Plan, lab: Lab, device: str, plugins: Sequence[str] = ()) -> Cos
         known = {}  # derived and cheap: measured again
     unknown = [k for k in kinds if k not in known]
     if unknown:
-        measured = launch.costs([kinds[k] for k in unknown], lab, device, plugins)
+        measured = measure([kinds[k] for k in unknown], lab, device, plugins)
         known |= dict(zip(unknown, measured, strict=True))
         write_atomic(path, seal({"lines": known}))
     training = {t.run.key for t in plan.train}
     seconds = {}
     for task in plan.todo:
-        each = known[_kind(task.run, device)]
+        each = known[_kind(task.run, device, where)]
         recipe = task.run.recipe
         step = each["step_seconds"] + each["picture_seconds"] * recipe.batch
         train = recipe.steps * step if task.run.key in training else 0.0
         seconds[task.run.key] = train + sum(map(answers, _to_measure(lab, task, training))) * each["answer_seconds"]
-    return Cost(seconds, max((known[k].get("memory", 0.0) for k in kinds), default=0.0))
+    most = {n: max((known[k].get(n, 0.0) for k in kinds), default=0.0) for n in ("memory", "device_memory", "resident")}
+    return Cost(seconds, **most)
 
 
 def _to_measure(lab: Lab, task: Task, training: Set[str]) -> list[Probe]:
@@ -228,8 +244,8 @@ def _to_measure(lab: Lab, task: Task, training: Set[str]) -> list[Probe]:
     return _still_to_measure(lab, task, retry=True)
 
 
-def _kind(run: Run, device: str) -> str:
-    machine = [platform.node(), platform.machine(), device]
+def _kind(run: Run, device: str, where: str = "") -> str:
+    machine = [where or platform.node(), platform.machine(), device]
     return digest([run.model, run.model_args, run.data, run.data_args.get("augment", ""), machine])
 
 

@@ -24,21 +24,21 @@ import hashlib
 import json
 import os
 import shutil
-import socket
 import sys
 import threading
 import time
-import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from saccade.lab import lease
+from saccade.lab.lease import Lease
 from saccade.spec import DamagedFile, Probe, Run, SaccadeError, canonical, plain
 
 TRAINING = Probe("training")  # the name under which a run's own curve and size are kept as rows
-HEARTBEAT = 5.0  # seconds between signs of life
-DEAD_AFTER = 45.0  # a lease of another machine without a sign of life for this long may be taken over
+AWAY = float(os.environ.get("SACCADE_AWAY", "600"))  # seconds that a lab may be gone before a writer gives up
+MARK = ".saccade"
+GONE = (errno.ESTALE, errno.EIO, errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.ENODEV, errno.ENOENT)
 
 
 def cache_folder() -> Path:
@@ -118,9 +118,9 @@ def _bytes(path: Path) -> bytes:
         raise _damaged(path, f"it cannot be read: {error.strerror or error}") from error
 
 
-def write_sealed(path: Path, content: bytes) -> None:
+def sealed(content: bytes) -> bytes:
     """Bytes behind a line with their checksum."""
-    write_atomic(path, _sha(content).encode() + b"\n" + content)
+    return _sha(content).encode() + b"\n" + content
 
 
 def read_sealed(path: Path) -> bytes | None:
@@ -136,48 +136,14 @@ def _sha(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-@dataclass
-class Lease:
-    """The right to write one run folder. A thread renews it; `lost` says that someone else took over."""
-
-    path: Path
-    token: str
-    lost: threading.Event = field(default_factory=threading.Event)
-    _stop: threading.Event = field(default_factory=threading.Event)
-
-    def start(self) -> Lease:
-        threading.Thread(target=self._beat, daemon=True).start()
-        return self
-
-    def _beat(self) -> None:
-        while not self._stop.wait(HEARTBEAT):
-            if self._holder() != self.token:
-                self.lost.set()
-                return
-            with contextlib.suppress(OSError):
-                os.utime(self.path)
-
-    def _holder(self) -> str:
-        try:
-            return str(json.loads(self.path.read_text("utf-8"))["token"])
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            return ""
-
-    def release(self) -> None:
-        self._stop.set()
-        if self._holder() == self.token:
-            self.path.unlink(missing_ok=True)
-
-
 class Lab:
     """A folder of runs. Opening it creates it; a folder that cannot be written is refused at once."""
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = Path(root)
-        self._watched: dict[str, tuple[int, float]] = {}  # leases with a time in the future, and since when
 
     def open(self) -> Lab:
-        write_atomic(self.root / ".saccade", b"a saccade lab; see saccade status\n")
+        write_atomic(self.root / MARK, b"a saccade lab; see saccade status\n")
         (self.root / "runs").mkdir(exist_ok=True)
         return self
 
@@ -193,67 +159,88 @@ class Lab:
         except (FileNotFoundError, NotADirectoryError):
             return []
 
+    def is_there(self) -> bool:
+        """Whether this is a lab now: the mark that `open` made can be read."""
+        try:
+            return bool((self.root / MARK).read_bytes())
+        except OSError:
+            return False
+
+    def _await(self) -> None:
+        """Wait for a shared folder that has gone away. An empty mount point must not be taken for a new lab."""
+        deadline = time.monotonic() + AWAY
+        while not self.is_there():
+            if time.monotonic() > deadline:
+                raise SaccadeError(
+                    f"the lab {self.root} has gone away; what is finished is in it, and the same command goes on when "
+                    "it is back."
+                )
+            time.sleep(min(0.5, AWAY))
+
+    def _write(self, path: Path, content: bytes) -> None:
+        """As write_atomic, but when the lab goes away meanwhile, again when it is back."""
+        while True:
+            self._await()
+            try:
+                write_atomic(path, content)
+                if path.parent.parent.name != "runs":  # by its time an index sees that something in a run has changed
+                    with contextlib.suppress(OSError):
+                        os.utime(path.parent.parent)
+                return
+            except SaccadeError as error:
+                cause = error.__cause__
+                if not isinstance(cause, OSError) or cause.errno not in GONE or self.is_there():
+                    raise
+
     # -- who works on what
 
     def claim(self, run: Run, facts: Mapping[str, Any]) -> Lease | None:
-        """Take the run if nobody alive has it. The short critical section is under one lock of the lab."""
+        """Take the run if nobody alive has it. What was written to its folder before can be seen by now.
+
+        (A client of a shared folder that makes a file there learns what else has changed in it.)
+        """
         folder = self.folder(run.key)
-        with self._lock():
-            folder.mkdir(parents=True, exist_ok=True)
-            if self.holder(run.key):
-                return None
-            if not (folder / "run.json").exists():
-                write_atomic(folder / "run.json", seal({"run": plain(run), "facts": facts}))
-            elif not (folder / "done.json").exists():
-                self._add_facts(run.key, facts)
-            token = uuid.uuid4().hex
-            body = {
-                "token": token,
-                "host": socket.gethostname(),
-                "pid": os.getpid(),
-                "since": time.time(),
-                "born": _born(os.getpid()),
-            }
-            write_atomic(folder / "lease", json.dumps(body).encode())
-        return Lease(folder / "lease", token).start()
+        taken: Lease | None = None
+        for _ in range(3):  # the folder may be set aside just now
+            self._await()
+            try:
+                folder.mkdir(exist_ok=True)
+                taken = lease.take(folder / "lease", self.is_there)
+                break
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise disk_error(error, folder / "lease") from error
+        if taken is not None:
+            try:
+                if not (folder / "run.json").exists():
+                    self._write(folder / "run.json", seal({"run": plain(run), "facts": facts}))
+                elif not (folder / "done.json").exists():
+                    self._add_facts(run.key, facts)
+            except SaccadeError:
+                taken.release()
+                raise
+        return taken
+
+    def holds(self, lease: Lease) -> bool:
+        """Whether this lease still counts; waits for a lab that has gone away."""
+        self._await()
+        return lease.held()
 
     def _add_facts(self, key: str, facts: Mapping[str, Any]) -> None:
         """A run that is resumed elsewhere, or with other kernels, says so: `later` has what changed on the way."""
         document, now = self.described(key), plain(facts)
         if now not in (document["facts"], *document.get("later", ())):
             document["later"] = [*document.get("later", ()), now]
-            write_atomic(self.folder(key) / "run.json", seal(document))
+            self._write(self.folder(key) / "run.json", seal(document))
 
     def holder(self, key: str) -> dict[str, Any] | None:
         """Who is alive and working on this run."""
         path = self.folder(key) / "lease"
-        try:
-            lease = json.loads(path.read_text("utf-8"))
-            if lease["host"] == socket.gethostname():
-                # The process id alone is not enough: ids are used again.
-                alive = lease["born"] is not None and _born(int(lease["pid"])) == lease["born"]
-            else:
-                alive = self._beats(key, path.stat().st_mtime_ns)
-        except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
-            return None  # no lease, or one that says nothing
-        return dict(lease) if alive else None
-
-    def _beats(self, key: str, beat: int) -> bool:
-        """Whether a lease of another machine, with this time of its last sign of life, has a holder.
-
-        Where its clock is ahead of ours the time says nothing, or it would be alive for ever: then only a new beat
-        counts, and it is watched for as long as a beat may take.
-        """
-        now = time.monotonic()
-        age = time.time() - beat / 1e9
-        if age > -HEARTBEAT:
-            self._watched.pop(key, None)
-            return age < DEAD_AFTER
-        seen, since = self._watched.get(key, (beat, now))
-        if beat != seen:
-            since = now
-        self._watched[key] = (beat, since)
-        return now - since < DEAD_AFTER
+        sight = lease.look(path)
+        if sight is None or not lease.alive(path, sight):
+            return None
+        return sight.body or {"host": "unknown"}
 
     @contextlib.contextmanager
     def _lock(self) -> Iterator[None]:
@@ -275,6 +262,7 @@ class Lab:
 
     def log(self, key: str, event: Mapping[str, Any]) -> None:
         path = self.folder(key) / "log.jsonl"
+        self._await()
         try:
             with open(path, "a", encoding="utf-8") as out:
                 out.write(json.dumps({"time": round(time.time(), 3), **event}) + "\n")
@@ -282,13 +270,13 @@ class Lab:
             raise disk_error(error, path) from error
 
     def save_state(self, key: str, state: bytes) -> None:
-        write_sealed(self.folder(key) / "state.sealed", state)
+        self._write(self.folder(key) / "state.sealed", sealed(state))
 
     def load_state(self, key: str) -> bytes | None:
         return read_sealed(self.folder(key) / "state.sealed")
 
     def save_milestone(self, key: str, share: float, weights: bytes) -> None:
-        write_sealed(self._milestone(key, share), weights)
+        self._write(self._milestone(key, share), sealed(weights))
 
     def load_milestone(self, key: str, share: float) -> bytes | None:
         """Weights at a share of the budget; None when the run kept none or had stopped before."""
@@ -307,9 +295,9 @@ class Lab:
             for path in sorted((self.folder(key) / "milestones").glob("*.sealed"))
         }
         if weights is not None:
-            write_atomic(self.folder(key) / "weights.safetensors", weights)
+            self._write(self.folder(key) / "weights.safetensors", weights)
             files["weights.safetensors"] = _sha(weights)
-        write_atomic(self.folder(key) / "done.json", seal({**outcome, "files": files}))
+        self._write(self.folder(key) / "done.json", seal({**outcome, "files": files}))
         (self.folder(key) / "state.sealed").unlink(missing_ok=True)
 
     def weights(self, key: str) -> bytes:
@@ -347,9 +335,9 @@ class Lab:
             **({"outside": outside} if outside else {}),
         }
         if each is not None:
-            write_atomic(self.folder(key) / "each" / f"{probe.key}.npz", each)
+            self._write(self.folder(key) / "each" / f"{probe.key}.npz", each)
             document["each"] = _sha(each)
-        write_atomic(self._rows(key, probe, share), seal(document))
+        self._write(self._rows(key, probe, share), seal(document))
         self._failure(key, probe, share).unlink(missing_ok=True)
 
     def put_failure(
@@ -357,7 +345,7 @@ class Lab:
     ) -> None:
         """A probe that gave no rows. It belongs to the probe: what was trained and measured stays as it is."""
         document = {"probe": probe.name, "settings": plain(probe.settings), "version": version, "reason": reason}
-        write_atomic(self._failure(key, probe, share), seal(document | ({"outside": outside} if outside else {})))
+        self._write(self._failure(key, probe, share), seal(document | ({"outside": outside} if outside else {})))
 
     def failure(self, key: str, probe: Probe, share: float = 1.0) -> dict[str, Any] | None:
         path = self._failure(key, probe, share)
@@ -382,7 +370,7 @@ class Lab:
         """Measurements from elsewhere that this run lacks; returns how many."""
         missing = {name: d for name, d in documents.items() if not (self.folder(key) / "rows" / name).exists()}
         for name, document in missing.items():
-            write_atomic(self.folder(key) / "rows" / name, seal(document))
+            self._write(self.folder(key) / "rows" / name, seal(document))
         return len(missing)
 
     def adopt(
@@ -394,9 +382,9 @@ class Lab:
     ) -> None:
         """A finished run from elsewhere, without its weights; done.json last, as always."""
         with self._lock():
-            write_atomic(self.folder(key) / "run.json", seal(described))
+            self._write(self.folder(key) / "run.json", seal(described))
         self.add_rows(key, rows)
-        write_atomic(self.folder(key) / "done.json", seal(done))
+        self._write(self.folder(key) / "done.json", seal(done))
 
     # -- the whole lab
 
@@ -503,7 +491,7 @@ class Lab:
             for path in sorted((other.folder(key) / kind).glob("*")):
                 target = self.folder(key) / kind / path.name
                 if not target.exists():
-                    write_atomic(target, path.read_bytes())
+                    self._write(target, path.read_bytes())
 
     def prune(self, dry_run: bool = False) -> dict[str, int]:
         """Remove what is never read again: folders set aside, leftovers of killed writers. Bytes by path.
@@ -532,7 +520,7 @@ class Lab:
 
 def _temporary(folder: Path, deep: bool) -> list[Path]:
     found = folder.rglob(".*.tmp") if deep else folder.glob(".*.tmp")
-    return [p for p in found if time.time() - p.stat().st_mtime > DEAD_AFTER]
+    return [p for p in found if time.time() - p.stat().st_mtime > lease.DEAD_AFTER]
 
 
 def _plain_files(folder: Path) -> bool:
@@ -566,22 +554,3 @@ def locked(path: Path) -> Iterator[None]:
     with handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
-
-
-def _born(pid: int) -> float | None:
-    """When a process started, in clock ticks since boot; None when there is no such process."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
-        fields = text.rpartition(")")[2].split()
-        return None if fields[0] == "Z" else float(fields[19])
-    except (OSError, IndexError, ValueError):
-        pass
-    if Path("/proc/self/stat").exists():
-        return None
-    try:  # no /proc (macOS): existence is all that can be had
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return None
-    except PermissionError:
-        pass
-    return 0.0

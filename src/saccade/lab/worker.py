@@ -26,10 +26,12 @@ from saccade.data.fetch.sets import SETS
 from saccade.data.images import Source
 from saccade.errors import in_words
 from saccade.lab import identity, origin
+from saccade.lab.launch import parse_task
+from saccade.lab.lease import Lease
 from saccade.lab.plan import sets_of, unmeasured
-from saccade.lab.store import TRAINING, Lab, Lease
+from saccade.lab.store import TRAINING, Lab
 from saccade.layers import kernels
-from saccade.spec import MILESTONES, DamagedFile, Outcome, Probe, Row, Run, SaccadeError, Settings, Task, plain
+from saccade.spec import MILESTONES, DamagedFile, Outcome, Row, Run, SaccadeError, Task, plain
 from saccade.subjects.subject import Subject
 from saccade.training import cost, distributed
 from saccade.training.events import Done, Milestone, Step, Watch
@@ -62,8 +64,8 @@ def perform(
         if done is None or (retry and done["outcome"] == Outcome.FAILED):
             yield from _train(lab, task.run, device, lease, stopping)
             done = lab.done(key)
-        if done is None:
-            yield {"event": "stopped"}
+        if done is None:  # not asked to stop: then another machine took the run for abandoned, and goes on with it
+            yield {"event": "stopped" if stopping() else "busy"}
             return
         if done["outcome"] == Outcome.FINISHED:
             yield from _measure(lab, task, device, stopping, retry)
@@ -151,7 +153,8 @@ class Diary:
         elif isinstance(event, Milestone):
             self.lab.save_milestone(key, event.share, event.weights())
         elif isinstance(event, Done):
-            _finish(self.lab, self.run, event)
+            if self.lab.holds(self.lease):
+                _finish(self.lab, self.run, event)
             self.over = True
         else:
             now, self.over = time.monotonic(), self.stopping()
@@ -254,11 +257,6 @@ def environment(run: Run, device: str) -> dict[str, Any]:
             if name in SETS
         },
     }
-
-
-def parse_task(values: Mapping[str, Any]) -> Task:
-    probes = tuple(Probe(p["name"], Settings(p["settings"])) for p in values["probes"])
-    return Task(Run.parse(values["run"]), probes, values["arm"])
 
 
 def follow() -> None:

@@ -103,6 +103,8 @@ class PatchReadout(torch.autograd.Function):
 
 
 class BasicViT(nn.Module):
+    position_codes = (("positions", -2),)
+
     def __init__(self, classes: int, dim: int, heads: int, depth: int, channels: int) -> None:
         super().__init__()
         self.embed = nn.Linear(PATCH * PATCH * channels, dim)

@@ -62,6 +62,8 @@ class ConvStemViT(nn.Module):
     With `noise` its patch is drawn anew, uniformly, at every call.
     """
 
+    position_codes = (("positions", -2),)
+
     def __init__(
         self, classes: int, passes: Passes, dim: int, side: int, stem: nn.Module, width: int, patch: int, noise: bool
     ) -> None:

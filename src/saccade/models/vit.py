@@ -106,6 +106,8 @@ class Block(nn.Module):
 class ViT(nn.Module):
     """With `dense` every token goes through the last block too: the same output, and maps of every layer to look at."""
 
+    position_codes = (("positions", -2),)
+
     def __init__(
         self,
         classes: int,

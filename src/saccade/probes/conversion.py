@@ -31,12 +31,12 @@ def conversion(
     lr: Annotated[float, Range(above=0)] = 1e-3,
     alphas: Sequence[Annotated[float, Range(at_least=0)]] = (0.0, 3.0),
 ) -> Iterator[Row]:
-    """A trained convolution net with attention in place of its convolutions: before and after training on.
+    """A trained convolution model with attention in place of its convolutions: before and after training on.
 
     Largest difference of logits, share of equal answers and accuracy right after; then, `steps` of AdamW later,
     how far centres are from the whole-pixel grid and from their start, how wide heads are, how far the layers are
     from the nearest convolution. alpha 0 is the exact construction, through which almost no gradient reaches the
-    centres; a small alpha leaves them room to move. Beside them the convolution net itself is trained on.
+    centres; a small alpha leaves them room to move. Beside them the convolution model itself is trained on.
     """
     images = data(data.held_out(split)).head(n)
     said = _answers(subject, images)

@@ -35,7 +35,7 @@ def convolution_theorem(
 ) -> Iterator[Row]:
     """Errors of random convolutions made into attention, leakage of a head by alpha, and which maps are products.
 
-    Nothing is asked of the trained net: these are identities, checked with random weights.
+    Nothing is asked of the trained model: these are identities, checked with random weights.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(rng.seed_of(data.seed, "theorem"))

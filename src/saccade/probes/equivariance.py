@@ -1,4 +1,4 @@
-"""Do layers move with the picture, and is the answer left alone?   Lehnhausen et al. 2025, Question 2, with numbers"""
+"""Do layers move with the image, and is the answer left alone?   Lehnhausen et al. 2025, Question 2, with numbers"""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def equivariance(
 ) -> Iterator[Row]:
     """Equivariance and invariance errors of every layer and of the output, as trained and, if `fresh`, reset.
 
-    0: no difference; 1: the distance between two pictures' maps. `largest` is the greatest difference in units of the
+    0: no difference; 1: the distance between two images' maps. `largest` is the greatest difference in units of the
     map. Layers are named as in the model, with * and ?; those that give no map are counted, with their names.
     """
     images = data(data.held_out(split)).head(n)

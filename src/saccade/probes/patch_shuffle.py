@@ -10,10 +10,11 @@ from torch import Tensor
 
 from saccade import rng
 from saccade.arguments import Count, Width
-from saccade.data.images import Images, Source
+from saccade.data.images import Source
 from saccade.registry import probe
 from saccade.spec import Row, SaccadeError
-from saccade.subjects.subject import CHUNK, Subject
+from saccade.subjects import answers
+from saccade.subjects.subject import Subject
 
 
 @probe(version=1)
@@ -24,23 +25,22 @@ def patch_shuffle(
 
     A bag of local features does not notice; grid 1 is the picture as it is.
     """
-    images = data(data.held_out(split)).head(n)
-    before = _answers(subject, images, None, 1)
+    split = data.held_out(split)
+    images = data(split).head(n)
+    before, y = answers.said(subject, data, split, n), images.y.cpu()
     for grid in grids:
         draw = rng.stream(data.seed, "patch_shuffle", grid)
         order = torch.rand(len(images), grid * grid, generator=draw).argsort(1).to(data.device)
-        said = _answers(subject, images, order, grid)
-        yield Row.mean("shuffled_accuracy", (said == images.y).cpu().numpy(), grid=grid)
-        yield Row.mean("answer_kept", (said == before).cpu().numpy(), grid=grid)
-
-
-def _answers(subject: Subject, images: Images, order: Tensor | None, grid: int) -> Tensor:
-    said = []
-    for start in range(0, len(images), CHUNK):
-        part = torch.arange(start, min(start + CHUNK, len(images)), device=images.y.device)
-        x = images.batch(part)
-        said.append(subject.logits(x if order is None else shuffled(x, order[part], grid)).argmax(1))
-    return torch.cat(said)
+        said = answers.said(
+            subject,
+            data,
+            split,
+            n,
+            lambda x, index, order=order, grid=grid: shuffled(x, order[index], grid),
+            patch_shuffle=grid,
+        )
+        yield Row.mean("shuffled_accuracy", (said == y).numpy(), grid=grid)
+        yield Row.mean("answer_kept", (said == before).numpy(), grid=grid)
 
 
 def shuffled(x: Tensor, order: Tensor, grid: int) -> Tensor:

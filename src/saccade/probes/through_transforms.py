@@ -26,9 +26,9 @@ def through_transforms(
     train: AnyCount = 1000,
     label_smoothing: Chance = 0.0,
 ) -> Iterator[Row]:
-    """Accuracy and loss of n pictures of each split, and of some training pictures through both transforms.
+    """Accuracy and loss of n images of each split, and of some training images through both transforms.
 
-    `training` is the random transform that the net was trained with, seeded; `test` is none. The pictures are the same.
+    `training` is the random transform that the model was trained with, seeded; `test` is none. The images are the same.
     """
     for split in splits or (data.held_out(),):
         yield from _rows(subject, data(split).head(n), label_smoothing, split, "test")

@@ -1,4 +1,4 @@
-"""How often is it right when it is never told that training is over?   a slip found in Varma and Prabhu's code"""
+"""How often is it right when it is never switched to evaluation mode?   a slip found in Varma and Prabhu's code"""
 
 from __future__ import annotations
 
