@@ -51,7 +51,7 @@ DIFFERS = (
         ("B-vit-v3",),
     ),
     Difference(
-        "equivariance is measured on 24 test images at small, 32 at large and 64 at paper scale; every layer in float64",
+        "equivariance is measured on 24 test images at small, 32 at large and 64 at paper scale, in float64",
         ("B-Q2-conv", "B-Q2-vitblock", "B-Q2-convnet", "B-Q2-vit"),
     ),
     Difference(
