@@ -104,7 +104,7 @@ def test_weight_decay_can_be_taken_away():
 def test_unknown_choices_get_a_sentence():
     with pytest.raises(SaccadeError, match="did you mean eta_eff"):
         STUDY.choose({"eta_ef": 1.0})
-    with pytest.raises(SaccadeError, match="sweep must be one of"):
+    with pytest.raises(SaccadeError, match="must be one of all, fig8"):
         STUDY.choose({"sweep": "fig99"})
 
 
