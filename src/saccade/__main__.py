@@ -1,4 +1,4 @@
-"""The `saccade` command. The overview is read from commands.py's source, so that it appears at once."""
+"""The `saccade` command. The overview is read from the source of the command files, so that it appears at once."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ Then:   saccade run digits_on_backgrounds --scale small    verdicts with interva
 
 commands (saccade COMMAND --help tells more):
 """
+
+COMMANDS = ("commands", "models", "cluster", "web")  # files of cli/
 
 
 def main() -> None:
@@ -48,11 +50,11 @@ def under_torchrun() -> None:
 
 
 def overview() -> list[tuple[str, str]]:
-    """Name and first docstring line of every function of commands.py under @command()."""
-    tree = ast.parse(Path(__file__).with_name("cli").joinpath("commands.py").read_text())
+    """Name and first docstring line of every function under @command() in the files of commands."""
     marked = [
         node
-        for node in tree.body
+        for file in COMMANDS
+        for node in ast.parse(Path(__file__).with_name("cli").joinpath(f"{file}.py").read_text("utf-8")).body
         if isinstance(node, ast.FunctionDef)
         and any(ast.unparse(mark).startswith("command(") for mark in node.decorator_list)
     ]

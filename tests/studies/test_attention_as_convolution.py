@@ -21,9 +21,9 @@ from saccade.studies.attention_as_convolution.arms import (
     CONTENT,
     FAMILIES,
     ISO,
-    LEARNED,
     NONISO,
     PAIR,
+    RELATIVE,
     REPORTED,
     RESNET,
     SLIPS,
@@ -222,7 +222,7 @@ def test_sixteen_heads_are_the_same_within_two_points():
 
 
 def test_a_hypothesis_holds_and_is_not_reproduced():
-    closing = scores(**{on_few(ISO): 0.5, on_few(LEARNED): 0.5, on_few(CONTENT): 0.3})
+    closing = scores(**{on_few(ISO): 0.5, on_few(RELATIVE): 0.5, on_few(CONTENT): 0.3})
     assert verdict("R-O1", [], "paper", accuracies=closing).says == Says.HOLDS
 
 
@@ -287,9 +287,9 @@ def test_no_degenerate_head_decides_nothing():
 
 
 def heads(single, far):
-    found = layered("entropy", LEARNED, (2.0,) * 4) + layered("entropy", LEARNED, (4.0,) * 4, "start")
+    found = layered("entropy", RELATIVE, (2.0,) * 4) + layered("entropy", RELATIVE, (4.0,) * 4, "start")
     for metric, share in (("single_heads", single), ("far_heads", far)):
-        found += layered(metric, LEARNED, (share,) * 4, spread=0.01 if share else 0)
+        found += layered(metric, RELATIVE, (share,) * 4, spread=0.01 if share else 0)
     return found
 
 
@@ -308,7 +308,7 @@ def test_heads_with_content_are_of_both_kinds():
 
 def average(trained, start, moves=0.3, constant=0.0):
     return (
-        layered("average_variation", LEARNED, (constant,) * 4, spread=0)
+        layered("average_variation", RELATIVE, (constant,) * 4, spread=0)
         + layered("average_variation", CONTENT, (moves,) * 4)
         + layered("average_positional", CONTENT, (trained,) * 4)
         + layered("average_positional", CONTENT, (start,) * 4, "start")
@@ -543,5 +543,5 @@ def test_the_study_runs_at_smoke_on_drawn_data(tmp_path):
     assert again.table().rows == table.rows
     whole = pipeline.open_session("attention_as_convolution", "smoke", tmp_path / "lab", drawn)
     assert {v.reason for v in whole.verdicts()} == {Reason.OUT_OF_REACH}  # smoke gives no verdicts
-    report = pipeline.write(whole)["md"].read_text()
+    report = pipeline.write(whole).paths["md"].read_text()
     assert report.startswith("> **DRAWN DATA") and "R-F2-grid" in report

@@ -410,5 +410,5 @@ def test_the_study_runs_at_smoke_on_drawn_data(tmp_path):
         assert claim.evidence(table).p == (0 if holds else 1)
     for figure in STUDY.figures:
         assert figure.make(table).rows(), figure.name
-    report = pipeline.write(ran)["md"].read_text()
+    report = pipeline.write(ran).paths["md"].read_text()
     assert report.startswith("> **DRAWN DATA") and "B-hp-patch16" in report

@@ -262,6 +262,8 @@ def run(
     retry: Annotated[bool, arg(help="try runs again that failed earlier")] = False,
     redo_damaged: Annotated[bool, arg(help="set runs with damaged files aside and do them again")] = False,
     strict: Annotated[bool, arg(help="exit with 3 when a claim is contradicted")] = False,
+    on: Annotated[str, arg(metavar="PLACE", help="local, ray, or ray:HOST:PORT of a Ray cluster")] = "local",
+    detach: Annotated[bool, arg(help="hand the work to the Ray cluster and leave")] = False,
     seeds: Annotated[
         int | None, arg(metavar="N", help="seeds 0 to N - 1 for every arm; default: the scale's own")
     ] = None,
@@ -280,7 +282,7 @@ def run(
 
     Finished runs are never done again; a stopped or killed call goes on where it was."""
     from saccade.cli import terminal
-    from saccade.lab import pipeline
+    from saccade.lab import pipeline, where
     from saccade.report import document
 
     for file in plugin:
@@ -298,6 +300,7 @@ def run(
         redo_damaged=redo_damaged,
         quiet=quiet or json,
         seconds=limit,
+        on=where.parse(on, detach, terminal.ask),
     )
     with terminal.progress_bar("data") as progress:
         planned = pipeline.plan_work(opened.lab, opened.tasks, how, terminal.printer(quiet), progress)
@@ -319,6 +322,8 @@ def run(
     for task in todo.failed:
         done = opened.lab.done(task.run.key) or {}
         tell(f"  {named[task.run.key]} failed earlier ({done.get('reason', '')}); --retry tries it again")
+    for key, faults in todo.faults.items():
+        tell(f"  {named[key]}: probe {'; '.join(faults)} (failed earlier); --retry measures again")
     if dry_run:
         arms = planned.cost.by_arm(todo.todo)
         if json:
@@ -326,10 +331,16 @@ def run(
         else:
             terminal.print_plan(arms)
         return
-    if until:
-        opened = pipeline.run_until_decided(opened, how, tell)
-    elif not pipeline.run(opened, planned, how):
-        tell(f"the budget of {budget} is spent; the same command goes on from here")
+    try:
+        if until:
+            opened = pipeline.run_until_decided(opened, how, tell)
+        elif not pipeline.run(opened, planned, how):
+            tell(f"the budget of {budget} is spent; the same command goes on from here")
+    except where.LeftRunning as left:
+        tell(str(left))
+        if json:
+            out({**summary, "left running": True})
+        return
     written = pipeline.write(opened)
     refused = [t for t in opened.tasks if opened.lab.done(t.run.key) is None] if limit is None else []
     open_still = pipeline.still_open(opened, how) if limit is not None else []
@@ -415,24 +426,26 @@ def status(
 
 
 def _status(study: str, scale: str, chosen: dict[str, Any], folder: str) -> dict[str, Any]:
-    from saccade.lab import pipeline
-    from saccade.lab.store import Lab, size_of
+    from saccade.lab import index
+    from saccade.lab.store import Lab
 
-    lab = Lab(folder)
+    lab, keys = Lab(folder), None
     if not (lab.root / "runs").is_dir():
         raise SaccadeError(f"no lab at {lab.root}; saccade run STUDY makes one, --lab DIR names another.")
-    keys = [t.run.key for t in pipeline.open_session(study, scale, folder, chosen).tasks] if study else lab.keys()
+    if study:
+        from saccade.lab import pipeline
+
+        keys = [t.run.key for t in pipeline.open_session(study, scale, folder, chosen).tasks]
+    told, size, done = index.status(lab, keys)
+    if done.read >= index.MANY:
+        say(done.sentence())
     counts = dict.fromkeys(("finished", "running", "waiting", *(o for o in Outcome if o is not Outcome.FINISHED)), 0)
-    for key in keys:
-        done = lab.done(key)
-        state = done["outcome"] if done else "running" if lab.holder(key) else "waiting"
-        counts[state] += 1
-    megabytes = size_of(lab.root) / 1e6
     return {
         **({"study": study, "scale": scale} if study else {"lab": str(lab.root)}),
-        "runs": len(keys),
+        "runs": done.runs if keys is None else len(keys),
         **counts,
-        "disk": f"{megabytes:.1f} MB",
+        **told,
+        "disk": f"{size / 1e6:.1f} MB",
     }
 
 
@@ -567,8 +580,13 @@ def doctor(lab: LabDir = "lab", json: Json = False) -> None:
             print(f"{'ok  ' if line.ok else 'NOTE'} {line.what:<18} {line.says}{remedy}")
 
 
+from saccade.cli import models as models  # noqa: E402  # its commands come after these in --help
+
+
 def main(words: Sequence[str] | None = None) -> None:
     """Entry point: one sentence for each mistake; exit codes 0 fine, 1 failed, 2 wrong usage, 3 not reproduced."""
+    from saccade.cli import cluster, web  # noqa: F401 - they register their commands
+
     words = list(sys.argv[1:] if words is None else words)
     if words == ["--version"]:
         print(f"saccade {__version__}")

@@ -13,11 +13,12 @@ from torch import Tensor, nn
 
 from saccade import models
 from saccade.analysis.attention import entropy
+from saccade.arguments import Count
 from saccade.data.images import Source
 from saccade.layers.position_attention import QuadraticAttention, shifts
 from saccade.registry import probe
 from saccade.spec import Row, SaccadeError, Settings
-from saccade.subjects.subject import Subject, standardise
+from saccade.subjects.subject import Subject
 
 SHOWN_SEED = 0  # maps are kept of one replication only
 DECIMALS = 4
@@ -33,8 +34,8 @@ def attention_geometry(
     subject: Subject,
     data: Source,
     *,
-    split: str = "test",
-    n: int = 50,
+    split: str = "",
+    n: Count = 50,
     model: str = "",
     args: Mapping[str, object] | None = None,
     show: bool = False,
@@ -46,13 +47,13 @@ def attention_geometry(
     With `show`, seed 0 also keeps maps: of the middle query on the first image and averaged over all n, and averaged
     over queries.
     """
-    images = data(split).head(n)
+    images = data(data.held_out(split)).head(n)
     x = images.batch(torch.arange(len(images), device=images.y.device))
     states: dict[str, nn.Module] = {"trained": subject.model}
     if model:
         built = models.build(model, images.classes, seed=data.seed, **(args or {})).to(subject.device)
         states["start"] = built.eval()
-    ready = standardise(x, subject.mean, subject.std)
+    ready = subject.prepared(x)
     centres = {state: quadratic_layers(net) for state, net in states.items()}
     if model and centres["trained"]:
         pairs = zip(centres["trained"], centres["start"], strict=True)

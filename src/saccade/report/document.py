@@ -90,7 +90,7 @@ def write(
             raise SaccadeError(suggest("report format", name, FORMATS))
     from saccade.report import draw  # here: matplotlib takes a second to load, and a terminal's verdicts need none
 
-    made = list(_made(study, table, verdicts))
+    made = list(figures_of(study, table, verdicts))
     drawn = "md" in formats or "html" in formats
     shown = [
         _shown(i, f, data, draw.render(data, "svg").decode() if drawn else "") for i, (f, data) in enumerate(made, 1)
@@ -105,7 +105,7 @@ def write(
             "training.csv",
             to_csv([{k: r[k] for k in ("run", "images", "value", "n")} for r in table.at(metric="online")]).encode(),
         )
-        files["gaps.csv"] = ("gaps.csv", to_csv(table.gaps).encode())
+        files["gaps.csv"] = ("gaps.csv", to_csv([*table.gaps, *table.faults]).encode())
     files["verdicts.json"] = ("verdicts.json", _json(study, scale, chosen, verdicts, facts).encode())
     for s, (_, data) in zip(shown, made, strict=True):
         kept = {
@@ -119,7 +119,7 @@ def write(
     return {key: Path(folder) / name for key, (name, _) in files.items()}
 
 
-def _made(study: Study, table: Table, verdicts: Sequence[Verdict]) -> Iterator[tuple[Figure, figures.FigureData]]:
+def figures_of(study: Study, table: Table, verdicts: Sequence[Verdict]) -> Iterator[tuple[Figure, figures.FigureData]]:
     """The figures that have rows; verdict against budget first. One without its rows is left out, not drawn empty."""
     path = against_budget(verdicts)
     if path is not None:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from saccade.spec import Probe, Recipe, Run, Scale, Settings, Task
 from saccade.study import Choice
 
-RESNET, ISO, NONISO, LEARNED, CONTENT = "ResNet", "isotropic", "non-isotropic", "learned", "learned + content"
+RESNET, ISO, NONISO, RELATIVE, CONTENT = "ResNet", "isotropic", "non-isotropic", "learned", "learned + content"
 PAIR, PATCH, VIT, LENET = "SAN pairwise", "SAN patchwise", "ViT", "LeNet"
-ATTENTION = (ISO, NONISO, LEARNED, CONTENT)
+ATTENTION = (ISO, NONISO, RELATIVE, CONTENT)
 TABLE1 = (RESNET, *ATTENTION)
-TABLE2 = (ISO, LEARNED, CONTENT)
+TABLE2 = (ISO, RELATIVE, CONTENT)
 FAMILIES = (CONTENT, PAIR, PATCH, VIT)  # of Table 3
 EPOCH = 45_000  # images of an epoch at paper scale, where 5 000 are held out
 
@@ -44,10 +44,10 @@ REPORTED: Mapping[str, float] = {
     RESNET: 0.946,
     ISO: 0.943,
     NONISO: 0.939,
-    LEARNED: 0.904,
+    RELATIVE: 0.904,
     CONTENT: 0.864,
     sixteen(ISO): 0.931,
-    sixteen(LEARNED): 0.912,
+    sixteen(RELATIVE): 0.912,
     sixteen(CONTENT): 0.856,
     hierarchical(CONTENT): 0.910,
     PAIR: 0.818,
@@ -124,7 +124,12 @@ CHOICES = (
     Choice("batch", 0, (), "images per step; 0 takes the scale's own, and Table 4's at paper scale"),
     Choice("images", 0, (), "training images seen by every arm; 0 takes the scale's own"),
     Choice("p", -1, (), "distinct training images; -1 takes the scale's own, 0 all but the held-out ones"),
-    Choice("augment", "crop_flip", ("crop_flip", "crop", "flip", "none"), "of the training images"),
+    Choice(
+        "augment",
+        "scale",
+        ("scale", "crop_flip", "crop", "flip", "none"),
+        "of the training images; scale takes crop_flip, the report's, at paper scale and flip below",
+    ),
     Choice("photos", "cifar10", ("cifar10", "procedural_textures"), "the image set"),
 )
 
@@ -154,7 +159,7 @@ def arms(scale: Scale) -> list[Arm]:
         Arm(name=ISO, base=ISO, parts=("table1", "table2", "slips", "data_size"), scales=ALL, look="training"),
         Arm(name=NONISO, base=NONISO, parts=("table1", "slips"), scales=ALL, look="training"),
         Arm(name=sixteen(ISO), base=ISO, parts=("table2",), scales=LARGE, args=_sixteen(ISO, scale)),
-        Arm(name=LEARNED, base=LEARNED, parts=("table1", "table2", "data_size"), scales=ALL, look="maps"),
+        Arm(name=RELATIVE, base=RELATIVE, parts=("table1", "table2", "data_size"), scales=ALL, look="maps"),
         Arm(name=RESNET, base=RESNET, parts=("table1",), scales=ALL, probes=(train_mode,)),
         Arm(
             name=CONTENT,
@@ -179,7 +184,8 @@ def arms(scale: Scale) -> list[Arm]:
             Arm(name=hierarchical(base), base=base, parts=("table3", "slips"), scales=scales, args=ha),
         ]
     rows += [
-        Arm(name=sixteen(base), base=base, parts=("table2",), args=_sixteen(base, scale)) for base in (LEARNED, CONTENT)
+        Arm(name=sixteen(base), base=base, parts=("table2",), args=_sixteen(base, scale))
+        for base in (RELATIVE, CONTENT)
     ]
     rows += [
         Arm(
@@ -247,7 +253,7 @@ def model_of(base: str, scale: Scale, shell: str = "original") -> tuple[str, dic
         RESNET: ("resnet18", {"width": scale(smoke=2, small=8, large=8, paper=64)}),
         ISO: ("quadratic", body),
         NONISO: ("quadratic", {**body, "isotropic": False}),
-        LEARNED: ("learned_relative", {**body, "content": False}),
+        RELATIVE: ("learned_relative", {**body, "content": False}),
         CONTENT: ("learned_relative", body),
         PAIR: ("san", slim),
         PATCH: ("san", {**slim, "pairwise": False}),
@@ -274,7 +280,7 @@ def _sixteen(base: str, scale: Scale) -> dict[str, Any]:
 _ENCODINGS: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
     (ISO, "quadratic", {}),
     (NONISO, "quadratic", {"isotropic": False}),
-    (LEARNED, "learned_relative", {"content": False}),
+    (RELATIVE, "learned_relative", {"content": False}),
     (CONTENT, "learned_relative", {}),
 )
 _REPRODUCTION = {"shell": "reproduction"}
@@ -389,11 +395,19 @@ def _run(arm: Arm, scale: Scale, chosen: Settings, seed: int) -> Run:
     data = {
         "of": chosen["photos"],
         "p": _images(arm, scale, chosen),
-        "augment": chosen["augment"],
+        "augment": _augment(scale) if chosen["augment"] == "scale" else chosen["augment"],
         "hold_out": scale(smoke=100, small=5000, large=5000, paper=5000),
     }
     how = _table4(arm, chosen) if scale.name == "paper" else _recipe(arm, scale, chosen)
     return Run(model, "photos", how, seed, Settings({**args, **arm.args}), Settings(data))
+
+
+def _augment(scale: Scale) -> str:
+    """Few epochs need no shifts, which give every patch of 4x4 pixels another content.
+
+    Isotropic heads after 20 000 images (batch 16, lr 0.0015, seed 1000), held-out images: 44.7 %; with shifts 38.8 %.
+    """
+    return str(scale(smoke="flip", small="flip", large="flip", paper="crop_flip"))
 
 
 def _images(arm: Arm, scale: Scale, chosen: Settings) -> int:
@@ -410,7 +424,7 @@ def _recipe(arm: Arm, scale: Scale, chosen: Settings) -> Recipe:
     if chosen["optimizer"] == "sgd":
         how = {"optimizer": "sgd", "lr": chosen["lr"] or 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 1e-4}
     return Recipe(
-        images=chosen["images"] or scale(smoke=64, small=12_000, large=100_000 if alone else 300_000, paper=0),
+        images=chosen["images"] or scale(smoke=64, small=12_000, large=80_000 if alone else 240_000, paper=0),
         batch=chosen["batch"] or scale(smoke=16, small=32, large=64, paper=0),
         schedule="one_cycle",
         watch=0,
@@ -420,7 +434,8 @@ def _recipe(arm: Arm, scale: Scale, chosen: Settings) -> Recipe:
 
 def _table4(arm: Arm, chosen: Settings) -> Recipe:
     """Epochs, batch, learning rate, schedule and warm-up of the report's Table 4."""
-    epochs, batch, lr, schedule, warm = 300, 100, 0.1, "cosine", 15
+    epochs, batch, lr, warm = 300, 100, 0.1, 15
+    schedule: Literal["cosine", "steps"] = "cosine"
     if arm.base == VIT:
         epochs, batch, lr, warm = 100, 32, 0.01, 5
     elif arm.base in (PAIR, PATCH):

@@ -19,8 +19,8 @@ from saccade.studies.attention_as_convolution.arms import (
     ATTENTION,
     CONTENT,
     ISO,
-    LEARNED,
     NONISO,
+    RELATIVE,
     REPORTED,
     RESNET,
     TABLE1,
@@ -144,8 +144,8 @@ def lemma(table: Table, *, law: float, missed: float) -> Evidence:
 def factorises(table: Table, *, float64: float, apart: float) -> Evidence:
     found = measures.counted(table, "product_error", "kind")
     return stats.exact(
-        max(found[ISO], found[LEARNED]),
-        max(found[ISO], found[LEARNED]) <= float64 and min(found[NONISO], found[CONTENT]) > apart,
+        max(found[ISO], found[RELATIVE]),
+        max(found[ISO], found[RELATIVE]) <= float64 and min(found[NONISO], found[CONTENT]) > apart,
         unit="difference",
         note=", ".join(f"{k} {v:.1e}" for k, v in found.items()),
     )
@@ -198,7 +198,7 @@ def published(
     trained=False,
 )
 def table1_sizes(table: Table) -> Evidence:
-    printed = {RESNET: 11.2, ISO: 12.1, NONISO: 12.1, LEARNED: 12.3, CONTENT: 29.5}
+    printed = {RESNET: 11.2, ISO: 12.1, NONISO: 12.1, RELATIVE: 12.3, CONTENT: 29.5}
     parts = [printed_size(table, model, million) for model, million in printed.items()]
     other = ", ".join(f"{measures.parameters(table, reproduced(base)):,}" for base in ATTENTION)
     ours = ", ".join(f"{measures.parameters(table, model):,}" for model in printed)
@@ -216,7 +216,7 @@ def table1_sizes(table: Table) -> Evidence:
     margin=0.01,
 )
 def within_one(table: Table, *, margin: float) -> Evidence:
-    original = {RESNET: 0.938, ISO: 0.938, NONISO: 0.934, LEARNED: 0.918, CONTENT: 0.871}
+    original = {RESNET: 0.938, ISO: 0.938, NONISO: 0.934, RELATIVE: 0.918, CONTENT: 0.871}
     return stats.all_of(
         *(stats.within(accuracy(table, arm), value, margin, note=arm) for arm, value in original.items())
     )
@@ -233,7 +233,7 @@ def within_one(table: Table, *, margin: float) -> Evidence:
     equal=0.01,  # the papers compare to one point
 )
 def order(table: Table, *, equal: float) -> Evidence:
-    steps = ((RESNET, ISO, -equal), (ISO, NONISO, -equal), (NONISO, LEARNED, 0.0), (LEARNED, CONTENT, 0.0))
+    steps = ((RESNET, ISO, -equal), (ISO, NONISO, -equal), (NONISO, RELATIVE, 0.0), (RELATIVE, CONTENT, 0.0))
     return stats.all_of(
         *(stats.greater(accuracy(table, a), accuracy(table, b), margin=m, note=f"{a} − {b}") for a, b, m in steps),
         note=", ".join(shown(arm, percent(accuracy(table, arm)), 1, " %") for arm in TABLE1),
@@ -376,13 +376,13 @@ def degenerate(table: Table) -> Evidence:
     needs="large",
     tested="share of heads that look at no more than 2 tokens (exp of entropy), and of those that look at no more than "
     "half of the tokens a quarter of the grid away or more: both above {some}, one head of the report's 54",
-    requires=trained(LEARNED),
+    requires=trained(RELATIVE),
     some=ONE_HEAD,
 )
 def kinds_of_heads(table: Table, *, some: float) -> Evidence:
-    single, far = (mean(layers(table, m, LEARNED)) for m in ("single_heads", "far_heads"))
+    single, far = (mean(layers(table, m, RELATIVE)) for m in ("single_heads", "far_heads"))
     tokens = {
-        state: per_seed(math.exp, mean(layers(table, "entropy", LEARNED, state))) for state in ("trained", "start")
+        state: per_seed(math.exp, mean(layers(table, "entropy", RELATIVE, state))) for state in ("trained", "start")
     }
     return stats.all_of(
         stats.above(single, some, unit="share of heads", note="a single token"),
@@ -427,16 +427,16 @@ def positional_heads(table: Table, *, some: float) -> Evidence:
     needs="large",
     tested="mean attention that a token gets. Without content: the same for all images, exactly. With content: its "
     "fixed part is larger than in the untrained model of the seed, and more than {varies} of it moves with the image",
-    requires=(*trained(LEARNED, CONTENT), follows_content(CONTENT)),
+    requires=(*trained(RELATIVE, CONTENT), follows_content(CONTENT)),
     varies=0.05,
 )
 def average_attention(table: Table, *, varies: float) -> Evidence:
-    constant = max(v for s in layers(table, "average_variation", LEARNED).values() for v in s.values())
+    constant = max(v for s in layers(table, "average_variation", RELATIVE).values() for v in s.values())
     fixed = {state: mean(layers(table, "average_positional", CONTENT, state)) for state in ("trained", "start")}
     moves = mean(layers(table, "average_variation", CONTENT))
     return stats.all_of(
         stats.exact(
-            constant, constant < 1e-6, f"{LEARNED}: attention that moves with the image", unit="share of attention"
+            constant, constant < 1e-6, f"{RELATIVE}: attention that moves with the image", unit="share of attention"
         ),
         stats.greater(fixed["trained"], fixed["start"], unit="share", note=f"{CONTENT}: fixed part, trained − start"),
         stats.above(moves, varies, unit="share of attention", note=f"{CONTENT}: moves with the image"),
@@ -460,7 +460,7 @@ def average_attention(table: Table, *, varies: float) -> Evidence:
     concluded="stated",
     needs="large",
     tested="accuracy with 16 minus 9 heads within ± {margin} (share of one), for isotropic, learned, and with content",
-    requires=(*trained(*HEADS[ISO]), *trained(*HEADS[LEARNED], *HEADS[CONTENT], optional=True)),
+    requires=(*trained(*HEADS[ISO]), *trained(*HEADS[RELATIVE], *HEADS[CONTENT], optional=True)),
     margin=0.02,  # what the report calls no significant effect goes up to 1.2 points
 )
 def heads(table: Table, *, margin: float) -> Evidence:
@@ -480,7 +480,7 @@ def heads(table: Table, *, margin: float) -> Evidence:
     needs="large",
     tested="images seen until {reached} of the lowest final accuracy: 16 minus 9 heads above 0, for "
     "isotropic, learned, and with content",
-    requires=(*trained(*HEADS[ISO]), *trained(*HEADS[LEARNED], *HEADS[CONTENT], optional=True)),
+    requires=(*trained(*HEADS[ISO]), *trained(*HEADS[RELATIVE], *HEADS[CONTENT], optional=True)),
     reached=0.9,
 )
 def more_heads_are_slow(table: Table, *, reached: float) -> Evidence:
@@ -565,7 +565,7 @@ ENCODINGS = (
     published(
         "R-T1-learned-nocontent",
         "Learned relative encoding without content.",
-        LEARNED,
+        RELATIVE,
         ".918 / .904",
         0.904,
         concluded="reproduced (1.4 points off)",
@@ -591,7 +591,7 @@ ENCODINGS = (
     average_attention,
     published("R-T2-quadratic", "Quadratic encoding with 16 heads, width 256.", sixteen(ISO), ".931", 0.931),
     published(
-        "R-T2-learned-nocontent", "Learned without content, 16 heads, width 256.", sixteen(LEARNED), ".912", 0.912
+        "R-T2-learned-nocontent", "Learned without content, 16 heads, width 256.", sixteen(RELATIVE), ".912", 0.912
     ),
     published("R-T2-learned-content", "Learned with content, 16 heads, width 256.", sixteen(CONTENT), ".856", 0.856),
     heads,

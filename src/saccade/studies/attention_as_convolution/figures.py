@@ -19,11 +19,11 @@ from saccade.studies.attention_as_convolution.arms import (
     FAMILIES,
     INGREDIENTS,
     ISO,
-    LEARNED,
     NONISO,
     ONE_SHELL,
     PAIR,
     PATCH,
+    RELATIVE,
     REPORTED,
     RESNET,
     SLIPS,
@@ -45,12 +45,12 @@ LOOKS: Mapping[str, tuple[str, str, float]] = {  # family, dash, shade
     RESNET: ("cnn", "solid", 0.5),
     ISO: ("attention", "solid", 0.3),
     NONISO: ("attention", "dashed", 0.45),
-    LEARNED: ("attention", "dashdot", 0.6),
+    RELATIVE: ("attention", "dashdot", 0.6),
     CONTENT: ("attention", "dotted", 0.9),
 }
 DASHES = ("solid", "dashed", "dashdot", "dotted")
 PAPER_TIMES, PAPER_COUNTS = (0.875, 0.779, 0.759, 0.888), (0.161, 0.094, 0.095, 0.175)
-LEARNS = 0.7  # accuracy of some arm from which on the report's values are on the same page
+SAME_PAGE = 0.7  # accuracy of some arm from which on the report's values are on the same page
 
 
 # -- Tables 1 and 2, Figure 1
@@ -72,7 +72,7 @@ def _bars(table: Table, groups: Mapping[str, Sequence[str]], labels: Sequence[st
                 gaps=[g for arm in arms.values() for g in table.at(arm=arm).gaps],
             )
         )
-        if max(reached, default=0.0) > LEARNS:
+        if max(reached, default=0.0) > SAME_PAGE:
             marks += [Mark(x, REPORTED[arm], line=label) for x, arm in arms.items() if arm in REPORTED]
     return Bars("", tuple(groups), tuple(lines), "", "test accuracy", False, True, tuple(marks), note)
 
@@ -105,7 +105,7 @@ def fig1_training(table: Table) -> FigureData:
         False,
         True,
         "Held-out images where they were looked at often, else batches before they were learned from (mean over about "
-        f"{measures.SMOOTH:,} images): below paper scale an image is seen a few times at most, each time moved anew.",
+        f"{measures.SMOOTH:,} images): below paper scale an image is seen a few times at most.",
     )
 
 
@@ -164,7 +164,7 @@ def fig2_anisotropy(table: Table) -> FigureData:
 @figure("How many tokens a head looks at, by layer or pass", paper="not in the report")
 def sparsity(table: Table) -> FigureData:
     return _filled(
-        *(_states(table, "entropy", arm, arm, of=math.exp) for arm in (ISO, LEARNED, CONTENT)),
+        *(_states(table, "entropy", arm, arm, of=math.exp) for arm in (ISO, RELATIVE, CONTENT)),
         _states(table, "entropy", hierarchical(CONTENT), hierarchical(CONTENT), "pass", math.exp),
         y_label="effective tokens",
         note="exp of the mean entropy.",
@@ -357,18 +357,18 @@ def _enlarged(grid: np.ndarray) -> np.ndarray:
 
 @figure("Attention of a middle query on one image", paper="Figure 3")
 def fig3_maps(table: Table) -> FigureData:
-    return maps(table, (LEARNED, CONTENT), "one")
+    return maps(table, (RELATIVE, CONTENT), "one")
 
 
 @figure("The same, averaged over images", paper="Figure 4")
 def fig4_maps(table: Table) -> FigureData:
-    return maps(table, (LEARNED, CONTENT), "many", "Mean over 50 test images.")
+    return maps(table, (RELATIVE, CONTENT), "many", "Mean over 50 test images.")
 
 
 @figure("Average attention: what each token gets, mean over queries", paper="Figures 5, 9 to 23")
 def fig5_average(table: Table) -> FigureData:
     note = "Equation 4 as printed would be constant; as in the code, the mean is over queries."
-    return maps(table, (ISO, LEARNED, CONTENT), "average", note)
+    return maps(table, (ISO, RELATIVE, CONTENT), "average", note)
 
 
 @figure("Hierarchical attention: one query, by pass", paper="Figure 8a")

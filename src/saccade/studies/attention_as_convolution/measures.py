@@ -36,8 +36,8 @@ def shown(label: str, series: Series, digits: int = 2, unit: str = "") -> str:
 def course(table: Table, arm: str) -> dict[int, Series]:
     """Accuracy against images seen: held-out where it was looked at often, else on batches before they are learned.
 
-    Below paper scale an image is seen a few times at most, each time shifted and mirrored anew, so that a batch not
-    yet learned is nearly as good as held out, and much larger than the held-out looks.
+    Below paper scale an image is seen a few times at most, so that a batch not yet learned is nearly as good as held
+    out, and much larger than the held-out looks.
     """
     watched = table.curve("watched", "images", arm=arm)
     if len(watched) >= 10:

@@ -116,7 +116,7 @@ def accuracies(table: Table) -> FigureData:
 
 @figure("What each change costs, relative to the baseline", paper="not in the report")
 def costs(table: Table) -> FigureData:
-    arms = _present(table, ALL_ARMS)
+    arms = [a for a in _present(table, ALL_ARMS) if a not in FAMILIES]
     pairs = [(a, measures.cost_of(table, a), measures.cost_of(table, measures.baseline(a, table))) for a in arms]
     known = [(a, mine, other) for a, mine, other in pairs if mine and other]
     told = [f"{a}: {c[0]:,} and {c[1]:,}" for a in (CONV, VIT) if (c := measures.cost_of(table, a))]
@@ -239,30 +239,30 @@ def invariance(table: Table) -> FigureData:
 )
 def alone(table: Table) -> FigureData:
     asked = [
-        (CONV, "stem.0", "first convolution"),
-        (CONV, "blocks.1", "ConvNet block, stride 2"),
-        (VIT, "embed", "patch embedding"),
-        (VIT, "blocks.0", "ViT block"),
+        (CONV, "stem.0", "first convolution", "cnn", 0.3),
+        (CONV, "blocks.1", "ConvNet block, stride 2", "cnn", 0.9),
+        (VIT, "embed", "patch embedding", "vit", 0.2),
+        (VIT, "blocks.0", "ViT block", "vit", 0.8),
     ]
-    looks = [
-        ("shift", 1.0, "whole", "shift 1", 0.1),
-        ("shift", 1.0, "interior", "shift 1, interior", 0.35),
-        ("shift", 2.0, "interior", "shift 2, interior", 0.65),
-        ("permute", 1.0, "whole", "permuted", 0.95),
-    ]
+    looks = {
+        "shift 1": ("shift", 1.0, "whole"),
+        "shift 1, interior": ("shift", 1.0, "interior"),
+        "shift 2, interior": ("shift", 2.0, "interior"),
+        "permuted": ("permute", 1.0, "whole"),
+    }
     lines = []
-    for move, amount, region, label, shade in looks:
+    for arm, layer, label, family, shade in asked:
         curve: dict[int, Series] = {}
-        for i, (arm, layer, _) in enumerate(asked):
+        for i, (move, amount, region) in enumerate(looks.values()):
             where: dict[str, Any] = {"arm": arm, "layer": layer, "move": move, "amount": amount, "region": region}
             found = table.series("equivariance_error", scope="alone", trained=True, **where)
             if found:
                 curve[i] = {s: -math.log10(min(1.0, max(v, SMALLEST))) for s, v in found.items()}
         if curve:
-            lines.append(line(label, curve, family="other", shade=shade))
+            lines.append(line(label, curve, family=family, shade=shade, dash="solid" if shade > 0.5 else "dashed"))
     return Bars(
         "",
-        tuple(name for _, _, name in asked),
+        tuple(looks),
         tuple(lines),
         "",
         "digits of agreement",
@@ -322,16 +322,16 @@ def ingredients(table: Table) -> FigureData:
 
 @figure("Training accuracy through the training and the test transform", paper="part 1b")
 def transforms(table: Table) -> FigureData:
-    arms = _present(table, (CONV, VIT))
+    kinds = {
+        "training images, training transform": ("train", "training"),
+        "training images, test transform": ("train", "test"),
+        "test images": ("test", "test"),
+    }
     lines = []
-    for split, transform, label, shade in (
-        ("train", "training", "training images, training transform", 0.05),
-        ("train", "test", "training images, test transform", 0.5),
-        ("test", "test", "test images", 0.95),
-    ):
-        curve = {i: measures.score(table, a, split=split, transform=transform) for i, a in enumerate(arms)}
-        lines.append(line(label, curve, family="other", shade=shade))
-    return Bars("", tuple(arms), tuple(each for each in lines if each.x), "", "accuracy", False, True)
+    for arm, (label, family) in FAMILIES.items():
+        curve = {i: measures.score(table, arm, split=s, transform=t) for i, (s, t) in enumerate(kinds.values())}
+        lines.append(line(label, curve, family=family))
+    return Bars("", tuple(kinds), tuple(each for each in lines if each.x), "", "accuracy", False, True)
 
 
 @figure("Accuracy against training images seen: does an arm still learn?", paper="not in the report")
