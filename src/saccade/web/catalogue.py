@@ -131,7 +131,8 @@ class Catalogue:
                     raise SaccadeError(f"a group has two runs of seed {row['seed']}; only seeds may differ in a group.")
                 one[row["seed"]] = values[key]
             series.append(one)
-        return comparison(*series, unit=unit)
+        a, b = series
+        return comparison(a, b, unit=unit)
 
 
 def comparison(a: Mapping[int, float], b: Mapping[int, float], unit: str = "points") -> Flat:
