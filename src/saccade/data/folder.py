@@ -148,9 +148,8 @@ def mask_of(file: Path) -> Path | None:
 @functools.lru_cache(maxsize=4)
 def usual_side(folder: str) -> int:
     """The middle one of the images' shorter sides, at most 224."""
-    sides: list[int] = sorted(
-        min(_open(f).size) for f, _, _ in listing(folder).files[:: max(1, len(listing(folder).files) // 50)]
-    )
+    files = listing(folder).files
+    sides: list[int] = sorted(min(_open(f).size) for f, _, _ in files[:: max(1, len(files) // 50)])
     return max(FEWEST, min(LARGEST, sides[len(sides) // 2]))
 
 
