@@ -131,7 +131,7 @@ class Catalogue:
                     raise SaccadeError(f"a group has two runs of seed {row['seed']}; only seeds may differ in a group.")
                 one[row["seed"]] = values[key]
             series.append(one)
-        return comparison(*series, unit=unit)
+        return comparison(series[0], series[1], unit=unit)
 
 
 def comparison(a: Mapping[int, float], b: Mapping[int, float], unit: str = "points") -> Flat:
@@ -303,7 +303,7 @@ def _is(value: Any, text: str) -> bool:
 
 
 def quantiles(most: int = 200) -> list[float]:
-    """Student t quantiles of the lab's level for 1, 2, ... degrees of freedom: intervals drawn from them are its own."""
+    """Student t quantiles of the lab's level for 1, 2, ... degrees of freedom: intervals use them."""
     from scipy.special import stdtrit
 
     return [float(stdtrit(df, 0.5 + stats.LEVEL / 2)) for df in range(1, most + 1)]
