@@ -12,7 +12,15 @@ ORDER = [
     ["report.figures", "subjects.scores"],
     ["report.axes", "report.draw", "study", "cli.terminal", "report.budget"],
     ["studies", "report.writers", "lab.origin", "lab.identity", "lab.launch", "lab.registration", "lab.export"],
-    ["report", "profiling.questions", "profiling.references", "lab.plan", "data.procedural", "data.fetch"],
+    [
+        "report",
+        "profiling.questions",
+        "profiling.references",
+        "lab.plan",
+        "data.procedural",
+        "data.fetch",
+        "data.named",
+    ],
     # from here on, with torch
     ["rng", "data.pixels", "layers.kernels"],
     ["layers", "data"],

@@ -177,8 +177,10 @@ def data(
 
 @command()
 def train(
-    model: Positional[str],
-    data: Annotated[str, arg(metavar="NAME")] = "digits_on_backgrounds",
+    model: Positional[Annotated[str, arg(metavar="MODEL", help="a registered name, or file.py:function")]],
+    data: Annotated[
+        str, arg(metavar="NAME", help="a set (cifar10, mnist), a construction, or folder:PATH")
+    ] = "digits_on_backgrounds",
     seeds: Annotated[str, arg(metavar="A:B", help="one seed, or a range without its end")] = "0:5",
     images: Annotated[int, arg(metavar="N", help="training presentations")] = 8000,
     recipe: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE ...", help="optimizer, lr, batch ...")] = (),
@@ -196,13 +198,16 @@ def train(
     for file in plugin:
         registry.load_plugin(file)
     from saccade import stats
+    from saccade.data.named import named
     from saccade.lab import pipeline
     from saccade.lab.store import Lab
     from saccade.spec import Probe, Recipe, Run, Task
 
+    if model.rpartition(":")[0].endswith(".py"):
+        model, plugin = registry.adopt(model), (*plugin, model)
+    data, data_args = named(data, settings(data_set))
     card, source = registry.card("model", model), registry.card("data", data)
     registry.check_args("model", model, settings(set))
-    registry.check_args("data", data, settings(data_set))
     try:
         made = Recipe(images=images, **settings(recipe))
     except TypeError as error:
@@ -213,7 +218,7 @@ def train(
     splits = ("train", source.extra.get("watch", "test"))
     asked = tuple(Probe(p, splits=splits) if p == "accuracy" else Probe(registry.card("probe", p).name) for p in probes)
     tasks = [
-        Task(Run(card.name, source.name, made, s, Settings(settings(set)), Settings(settings(data_set))), asked)
+        Task(Run(card.name, source.name, made, s, Settings(settings(set)), Settings(data_args)), asked)
         for s in seed_range(seeds)
     ]
     how = pipeline.How(device=device, jobs=jobs, plugins=plugin, quiet=quiet or json)
