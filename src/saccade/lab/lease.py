@@ -120,7 +120,7 @@ def look(path: Path) -> Sight | None:
     head, _, beat = text.partition(b"\n")
     try:
         body = json.loads(head)
-    except ValueError:
+    except (ValueError, RecursionError):
         body = {}
     return Sight(body if isinstance(body, dict) else {}, f"{beat!r} {changed}")
 
