@@ -22,7 +22,7 @@ def inside(what: str, env: Mapping[str, str], quick: bool, only: str) -> Iterato
     """Lines of a child process that was started with this environment."""
     command = [sys.executable, "-m", "benchmarks.inside", what, "--only", only] + ["--quick"] * quick
     clean = {k: v for k, v in os.environ.items() if not k.startswith("MALLOC_")}
-    with subprocess.Popen(command, env={**clean, **env}, stdout=subprocess.PIPE, text=True) as child:
+    with subprocess.Popen(command, env={**clean, **env}, stdout=subprocess.PIPE, encoding="utf-8") as child:
         assert child.stdout is not None
         for line in child.stdout:
             yield json.loads(line)
@@ -94,7 +94,7 @@ def main() -> None:
     asked = flags.parse_args()
     found = run(asked.quick, asked.only, lambda text: print(text, flush=True))
     before = Path(asked.to) / "results/bench.json"
-    found["slower"] = page.slower(found, json.loads(before.read_text())) if before.exists() else []
+    found["slower"] = page.slower(found, json.loads(before.read_text("utf-8"))) if before.exists() else []
     print("\n" + page.table(found))
     if not asked.quick and not asked.only:
         for name, text in (
@@ -103,7 +103,7 @@ def main() -> None:
         ):
             path = Path(asked.to) / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
+            path.write_text(text, "utf-8")
             print(f"written: {path}")
     if unequal := [r["name"] for r in found["rows"] if not r["is_equal"]]:
         raise SystemExit(f"not the same function: {', '.join(unequal)}")

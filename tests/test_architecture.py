@@ -10,7 +10,7 @@ ORDER = [
     ["errors", "arguments", "spec"],
     ["registry", "stats", "lab.table", "lab.lease", "lab.store"],
     ["report.figures", "subjects.scores"],
-    ["report.axes", "report.draw", "study", "cli.terminal", "report.budget"],
+    ["report.axes", "report.draw", "study", "cli.output", "cli.terminal", "report.budget"],
     ["studies", "report.writers", "lab.origin", "lab.identity", "lab.launch", "lab.registration", "lab.export"],
     [
         "report",

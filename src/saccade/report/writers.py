@@ -134,7 +134,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 def to_html(document: Document) -> str:
     esc = html.escape
     question, study, scale, citation, loud, blocks, kind = document
-    style = resources.files("saccade.report").joinpath("style.css").read_text()
+    style = resources.files("saccade.report").joinpath("style.css").read_text("utf-8")
     titles = [b.title for b in blocks if isinstance(b, Section)]
     links = "".join(f'<li><a href="#{slug(t)}">{esc(t)}</a></li>' for t in titles)
     first = titles[0] if titles else ""

