@@ -30,10 +30,11 @@ ORDER = [
     ["lab.worker"],
     # without torch again: they start workers
     ["lab", "cli.doctor"],
+    ["web.runs", "web.pictures", "web.look", "web"],
     ["api", "cli", "__main__"],
 ]
 TORCH_ROWS = range(6, 12)
-WITH_TORCH = {entry for i in TORCH_ROWS for entry in ORDER[i]} | {"cli.doctor", "api"}
+WITH_TORCH = {entry for i in TORCH_ROWS for entry in ORDER[i]} | {"cli.doctor", "api", "web.look", "web.pictures"}
 
 
 def modules():

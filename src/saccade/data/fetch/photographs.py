@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from saccade.data.fetch import sets
+from saccade.data.fetch import sets, sources
 from saccade.data.fetch.sources import Finding, Progress, Report, Status, alone, only_file, run_program, silent, writing
 from saccade.lab.store import cache_folder
 from saccade.spec import SaccadeError
 
-NAME = "nature_photos"
+NAME = sources.PHOTOGRAPHS
 ABOUT = "20 photographs of nature and patterns, 1280 to 5312 pixels wide, to paste small objects on"
 FETCH = f"saccade data fetch {NAME}"
 FOLDERS = {"mate-backgrounds": "usr/share/backgrounds/mate/nature", "lomiri-wallpapers-16.04": "usr/share/backgrounds"}
