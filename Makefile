@@ -10,6 +10,7 @@ help:
 	@echo "make test     the tests (CPU, offline)"
 	@echo "make lint     ruff and mypy"
 	@echo "make bench    speed against what one would write instead (QUICK=1: under two minutes, writes nothing)"
+	@echo "make docs     the documentation as a site, in site/"
 	@echo "make results  the small run of every study, written to results/"
 
 $(VENV)/.core: pyproject.toml constraints.txt
@@ -33,8 +34,8 @@ slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -m 'slow or web or cluster' -rs
 
 lint: $(VENV)/.dev
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check -q src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks examples docs
+	$(BIN)/ruff format --check -q src tests benchmarks examples docs
 	$(BIN)/mypy
 
 $(VENV)/.bench: $(VENV)/.dev
@@ -45,6 +46,16 @@ $(VENV)/.bench: $(VENV)/.dev
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks $(if $(QUICK),--quick)
 
+$(VENV)/.docs: $(VENV)/.core
+	@echo "installing the tools for the documentation (once)"
+	@$(PIP) -e '.[docs]'
+	@touch $@
+
+docs: $(VENV)/.docs
+	$(BIN)/python docs/make_api.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict -q
+	@echo "site/index.html"
+
 STUDIES = digits_on_backgrounds learning_curves attention_as_convolution local_structure block_ablations
 
 results: $(VENV)/.core
@@ -53,4 +64,4 @@ results: $(VENV)/.core
 	  $(BIN)/saccade report $$study --scale small --lab $(LAB) --format md csv --to results/$$study; \
 	done
 
-.PHONY: help demo test slow lint bench results
+.PHONY: help demo test slow lint bench docs results

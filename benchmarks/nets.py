@@ -20,7 +20,7 @@ from saccade.models.basic_vit import PATCH, BasicViT, Block
 from saccade.models.lenet import Skeleton
 from saccade.models.mha_lenet import PatchAttention
 from saccade.spec import Recipe
-from saccade.training.loop import make_optimizer
+from saccade.training.optimizer import make_optimizer
 
 TORCH = f"torch {torch.__version__}"
 Facts = Sequence[Tensor]

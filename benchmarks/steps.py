@@ -28,7 +28,8 @@ from saccade.data.fetch import sources
 from saccade.data.images import Images, Pasted, Source
 from saccade.spec import Recipe, Run, Settings
 from saccade.subjects.subject import standardise
-from saccade.training.loop import Step, train, train_together
+from saccade.training.events import Step
+from saccade.training.loop import train, train_together
 
 BATCH = 16
 DATA = "digits_on_backgrounds"

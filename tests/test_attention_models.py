@@ -12,7 +12,7 @@ from saccade.layers import content_attention
 from saccade.layers.content_attention import ContentAttention
 from saccade.layers.position_attention import LearnedPositionAttention, QuadraticAttention, dense
 from saccade.spec import SaccadeError
-from saccade.training.loop import make_optimizer
+from saccade.training.optimizer import make_optimizer
 
 AGAIN = {"shell": "reproduction"}
 MANY = {"shell": "reproduction", "heads": 16, "dim": 256, "hidden": 400}
@@ -217,9 +217,13 @@ def test_resnet_follows_its_width():
         ("learned_relative", {"key_content": False, "content": False}, "kind of content"),
         ("quadratic", {"shell": "originl"}, "did you mean original"),
         ("quadratic", {"patch": 5}, "patch must divide 32"),
-        ("quadratic", {"depth": 0}, "depth must be at least 1"),
-        ("learned_relative", {"dim": 7}, "dim even"),
-        ("quadratic", {"attention_dropout": 1.0}, "attention_dropout must be"),
+        ("quadratic", {"depth": 0}, "depth of quadratic must be a whole number from 1"),
+        ("learned_relative", {"dim": 7}, "dim must be even"),
+        (
+            "quadratic",
+            {"attention_dropout": 1.0},
+            "attention_dropout of quadratic must be a number of at least 0 and below 1",
+        ),
         ("resnet18", {"stem": "cifr"}, "did you mean cifar"),
     ],
 )

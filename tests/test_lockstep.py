@@ -14,10 +14,11 @@ from saccade.lab.store import Lab
 from saccade.lab.worker import perform, perform_together
 from saccade.layers import stacked
 from saccade.layers.conv_pool import conv_relu_pool
-from saccade.spec import Probe, Recipe, Run, Settings, Task
+from saccade.spec import MILESTONES, Probe, Recipe, Run, Settings, Task
 from saccade.training import lockstep, loop
+from saccade.training.events import Done, Step, Watch
 from saccade.training.lockstep import Grouped
-from saccade.training.loop import Done, Step, Watch, train, train_together
+from saccade.training.loop import train, train_together
 
 DRAWN = Settings(digits="procedural_digits", scenes="procedural_textures", backgrounds=2)
 
@@ -127,7 +128,7 @@ def test_who_diverges_leaves_and_the_others_go_on():
     nets = [models.build("lenet", seed=seed) for seed in range(3)]
 
     def asking(i):
-        return loop._steps(nets[i], Source(runs[i].data, DRAWN, i), runs[i].recipe, None, loop.ALONE)
+        return loop._loop(nets[i], Source(runs[i].data, DRAWN, i), runs[i].recipe, None, loop.ALONE)
 
     seen, together = collections.Counter(), {}
     for i, event in lockstep.together([asking(i) for i in range(3)]):
@@ -226,7 +227,8 @@ def test_a_bundle_is_a_fair_share_of_one_kind():
 def test_tasks_done_together_are_kept_and_measured_as_those_done_alone(tmp_path):
     one, two = Lab(tmp_path / "one").open(), Lab(tmp_path / "two").open()
     events = list(perform_together(one, tasks(0, 1, 2)))
-    assert [e["event"] for e in events if e["event"] in ("finished", "probe")] == ["probe", "finished"] * 3
+    measured = ["probe"] * (1 + len(MILESTONES))
+    assert [e["event"] for e in events if e["event"] in ("finished", "probe")] == [*measured, "finished"] * 3
     for task in tasks(0, 1, 2):
         list(perform(two, task))
         key = task.run.key

@@ -10,6 +10,7 @@ import math
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,21 @@ import pytest
 
 from saccade.lab.table import Table, gap, record
 from saccade.report import document, figures, writers
-from saccade.spec import Difference, Estimate, Evidence, Paper, Recipe, Run, SaccadeError, Settings, Task, Verdict
+from saccade.spec import (
+    Difference,
+    Estimate,
+    Evidence,
+    Met,
+    Paper,
+    Reason,
+    Recipe,
+    Run,
+    SaccadeError,
+    Says,
+    Settings,
+    Task,
+    Verdict,
+)
 from saccade.study import Choice, Claim, Study, figure, judge
 
 NASTY = "<script>alert('x')</script> & 100 % of $5_000 #1 {a} ~b ^c \\d | [e](f) **g** --set"
@@ -58,33 +73,46 @@ def evidence(value: float = 0.044, n: int = 5, **more: Any) -> Evidence:
     return Evidence(Estimate(value, low, high, n), 0.002, 0.998, "paired t", **more)
 
 
-def verdict(claim: str, says: str, found: Evidence | None = None, p: float | None = None, **more: Any) -> Verdict:
-    return Verdict(
-        claim,
-        says,
-        f"statement of {claim}",
-        f"test of {claim}",
-        f"finding of {claim}",
-        f"reading of {claim}",
-        found,
-        p,
-        **more,
-    )
+def verdict(claim: str, says: Says, found: Evidence | None = None, p: float | None = None, **more: Any) -> Verdict:
+    texts = {"statement": "statement", "tested": "test", "paper": "finding", "concluded": "reading"}
+    given = {name: f"{word} of {claim}" for name, word in texts.items()}
+    return Verdict(claim=claim, says=says, evidence=found, p_adjusted=p, family=claim, **(given | more))
 
 
+MET = Met(Reason.STILL_MOVING, "the contrast has settled", False, "it has not")
 VERDICTS = (
-    verdict("D-H1", "reproduced", evidence(parts=(evidence(note="at x=1"), evidence(0.05, note="at x=8"))), 0.0004),
-    verdict("D-H2", "contradicted", evidence(-0.044), 0.02, differs=("five seeds instead of ten",)),
-    verdict("D-H3", "undecided", evidence(0.001), 0.4, remark="about 9 seeds needed; x = 8"),
-    verdict("D-H4", "too few seeds (1 of 5)", evidence(n=1)),
-    verdict("D-L1", "needs large scale"),
+    verdict(
+        "D-H1",
+        Says.REPRODUCED,
+        evidence(parts=(evidence(note="at x=1"), evidence(0.05, note="at x=8"))),
+        0.0004,
+        registered="registered before the runs",
+        by_budget=((0.5, evidence(0.01)), (1.0, evidence())),
+    ),
+    verdict("D-H2", Says.CONTRADICTED, evidence(-0.044), 0.02, differs=("five seeds instead of ten",)),
+    verdict("D-H3", Says.UNDECIDED, evidence(0.001), 0.4, reason=Reason.TOO_FEW_SEEDS, remark="about 9 needed; x = 8"),
+    verdict("D-H4", Says.UNDECIDED, evidence(n=1), reason=Reason.STILL_MOVING, requirements=(MET,)),
+    verdict("D-L1", Says.UNDECIDED, reason=Reason.OUT_OF_REACH),
     verdict(
         "D-P1",
-        "reproduced",
+        Says.REPRODUCED,
         Evidence(Estimate(6058, 6058, 6058, 0, "exact"), 0, 1, "exact", "parameters"),
         0.0,
     ),
-    Verdict("D-X", "undecided", NASTY, NASTY, NASTY, NASTY, evidence(unit=NASTY, note=NASTY), 0.5, NASTY, (NASTY,)),
+    verdict(
+        "D-X",
+        Says.UNDECIDED,
+        evidence(unit=NASTY, note=NASTY),
+        0.5,
+        reason=Reason.TOO_FEW_SEEDS,
+        statement=NASTY,
+        tested=NASTY,
+        paper=NASTY,
+        concluded=NASTY,
+        remark=NASTY,
+        differs=(NASTY,),
+        registered=NASTY,
+    ),
 )
 STUDY = Study(
     name="digits_on_backgrounds",
@@ -92,7 +120,10 @@ STUDY = Study(
     paper=Paper("A. Author 2022 & co", "https://example.org/a?b=1&c=2"),
     tasks=lambda scale, chosen: (),
     figures=(by_x, look),
-    claims=tuple(Claim(v.claim, v.statement, v.paper, v.concluded, v.tested, lambda t: evidence()) for v in VERDICTS),
+    claims=tuple(
+        Claim(id=v.claim, statement=v.statement, tested="counted", test=lambda t: evidence(), trained=False)
+        for v in VERDICTS
+    ),
     choices=(
         Choice("heads", 2, (1, 2), "Must divide 6 and 16."),
         Choice("blend", "opacity", ("opacity", "add"), NASTY),
@@ -185,7 +216,8 @@ def test_every_claim_is_in_every_format(paths, page):
             assert words in markdown
             assert words in latex
     sentence = (
-        "7 claims: 2 reproduced, 1 contradicted, 2 undecided, 1 with too few seeds and 1 waiting for a larger scale."
+        "7 claims: 2 reproduced, 1 contradicted and 4 undecided (2 too few seeds, 1 still moving, 1 out of reach at "
+        "this scale)."
     )
     for text in (page.text, markdown, latex):
         assert sentence in text
@@ -201,7 +233,7 @@ def test_numbers_come_with_interval_n_and_p(page):
         "< 0.001",
         "0.020",
         "at x=8",
-        "about 9 seeds needed",
+        "about 9 needed",
         "five seeds instead of ten",
     ):
         assert words in page.text
@@ -210,9 +242,10 @@ def test_numbers_come_with_interval_n_and_p(page):
 
 def test_every_figure_is_in_every_format(paths, page):
     labels = [a.get("aria-label") or "" for t, a in page.tags if t == "svg"]
-    assert len(labels) == 2
-    assert "MHA, n=4 to 5, 1 diverged" in labels[0]
-    for n, shown in enumerate(STUDY.figures, 1):
+    assert len(labels) == 3
+    assert "D-H1, reproduced: 0.01 at 50%, 0.044 at 100%" in labels[0]  # verdict against budget comes first
+    assert "MHA, n=4 to 5, 1 diverged" in labels[1]
+    for n, shown in enumerate(STUDY.figures, 2):
         assert f"Figure {n}. {shown.title}" in page.text
         assert f"figures/{shown.name}.svg" in paths["md"].read_text()
         assert f"figures/{shown.name}.pdf" in paths["tex"].read_text()
@@ -266,7 +299,7 @@ def test_markdown_links_resolve(paths):
     text, folder = paths["md"].read_text(), paths["md"].parent
     links = re.findall(r"(?<!\\)\]\(([^)\s]+)\)", text)
     local = [link for link in links if not link.startswith(("http", "#"))]
-    assert len(local) == 4
+    assert len(local) == 6
     assert all((folder / link).is_file() for link in local)
     anchors = set(re.findall(r'<a id="([^"]+)">', text))
     assert {link[1:] for link in links if link.startswith("#")} <= anchors
@@ -353,7 +386,7 @@ def test_a_report_of_nothing_and_one_of_a_single_seed(tmp_path):
     for rows in (Table(), table(seeds=1)):
         paths = write(tmp_path / str(len(rows)), rows, facts={}, formats=("html", "md"))
         text = Page(paths["html"].read_text()).text
-        assert ("no rows yet" if not len(rows) else "n=1") in text
+        assert (by_x.title in text) == bool(len(rows))  # a figure without rows is left out, not drawn empty
 
 
 def test_the_same_input_gives_the_same_files(tmp_path, paths):
@@ -367,6 +400,7 @@ def test_only_the_formats_asked_for(tmp_path):
         "gaps.csv",
         "training.csv",
         "verdicts.json",
+        "figures/verdict_against_budget.csv",
         "figures/by_x.csv",
         "figures/look.csv",
     }
@@ -400,19 +434,20 @@ def test_terminal_rows():
     rows = document.terminal(VERDICTS)
     assert rows[0] == ("claim", "paper found", "ours", "verdict")
     assert rows[1][3] == "✓ reproduced"
-    assert rows[3] == ("D-H3", "finding of D-H3", "+0.1 [-1.4, 1.6] n=5", "? undecided, about 9 seeds needed")
-    assert rows[5][2:] == ("–", "↑ needs large scale")
+    assert rows[3] == ("D-H3", "finding of D-H3", "+0.1 [-1.4, 1.6] n=5", "? undecided, too few seeds: about 9 needed")
+    assert rows[5][2:] == ("–", "? undecided, out of reach at this scale")
     assert rows[7][1] == NASTY[:39].rstrip() + "…"
-    assert rows[7][3] == "? undecided, <script>alert('x')</script> & 1…"
+    assert rows[7][3] == "? undecided, too few seeds: <script>alert('x'…"
     assert all(sum(map(len, row)) + 6 <= 120 for row in rows)
-    blocked = verdict("D-H6", "undecided", evidence(), remark="CNN is under-trained (15 %); more; x = 8")
-    assert document.terminal([blocked])[1][3] == "? undecided, CNN is under-trained"
+    moving = verdict("D-H6", Says.UNDECIDED, evidence(), reason=Reason.STILL_MOVING, remark="+3.0 → +1.0; x = 8")
+    assert document.terminal([moving])[1][3] == "? undecided, still moving"
 
 
 def test_the_summary_counts_every_verdict():
     assert document.summary(VERDICTS[:1]) == "1 claim: 1 reproduced."
     assert document.summary(()) == "No claims."
-    assert document.summary([verdict("D-H9", "something new")]) == "1 claim: 1 other."
+    one, other = (replace(verdict(id, Says.HOLDS, evidence()), family="same") for id in ("A", "B"))
+    assert document.summary([one, other]) == "2 claims in 1 family: 2 that hold."
 
 
 def test_a_judged_study_can_be_written(tmp_path):

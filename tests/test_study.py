@@ -1,104 +1,232 @@
-"""Judging: floors, corrections, blocks; and the study of record against invented rows with a known answer."""
+"""Judging: requirements first, then floors, corrections and words."""
 
 import dataclasses
 
 import numpy as np
 import pytest
 
-from saccade import registry, stats
-from saccade.lab import pipeline
+from saccade import stats
 from saccade.lab.table import Table
-from saccade.spec import SaccadeError, Scale
-from saccade.study import MIN_PAIRS, Choice, Claim, Study, judge
+from saccade.spec import Paper, Reason, SaccadeError, Says, Settings
+from saccade.study import MIN_PAIRS, Choice, Claim, Learned, Results, Study, arms_of, claim, in_use, judge, learned
 
-IDS = [
-    "D-H1",
-    "D-H2",
-    "D-H3",
-    "D-H4",
-    "D-H5",
-    "D-F8-x8",
-    "D-F8-rise",
-    "D-F8-cross",
-    "D-F8-gap",
-    "D-F9-pattern",
-    "D-F9-scale",
-    "D-F10-slope",
-    "D-F10-cnn",
-    "D-F11-slope",
-    "D-F12-slope",
-    "D-V1",
-    "D-P1",
-    "D-L1",
-    "D-L2",
-]
+PAPER = Paper("someone 2020")
+TRAINED = (learned("A", 0.95),)
 
 
-def a_study(*tests, **more):
-    claims = tuple(Claim(f"T-{i}", f"claim {i}", "a > b", "stated", "a minus b", t) for i, t in enumerate(tests))
-    return Study("test", "?", None, lambda scale, chosen: [], (), claims, **more)
+def numbers(mean, n=10, noise=0.1, seed=0):
+    """One value per seed with exactly this mean and standard deviation."""
+    z = np.random.default_rng(seed).standard_normal(n)
+    return dict(enumerate(mean + noise * (z - z.mean()) / z.std(ddof=1)))
 
 
-def evidence(difference, n=10, noise=0.1, seed=0):
-    r = np.random.default_rng(seed)
-    z = r.standard_normal(n)
-    a = dict(enumerate(difference + noise * (z - z.mean()) / z.std(ddof=1)))
+def rows(metric, values, **fields):
+    return tuple({"metric": metric, "value": v, "n": 1, "seed": s, "run": f"{s}", **fields} for s, v in values.items())
+
+
+def world(contrast, before=None, accuracy=0.9, use=1.0, n=10):
+    """Results in which the contrast, its value at three quarters, the accuracy and the use are set by hand."""
+    rest = rows("accuracy", numbers(accuracy, n, 0.01), arm="A", split="test", budget=100)
+    rest += rows("use", numbers(use, n, 0.01), arm="A", ingredient="positions")
+
+    def table(mean, seed):
+        return Table(rows("contrast", numbers(mean, n, seed=seed), arm="A") + rest)
+
+    early = contrast if before is None else before
+    return Results(table(contrast, 0), {0.5: table(early, 1), 0.75: table(early, 0)})
+
+
+def contrast(table):
+    values = table.series("contrast", arm="A")
+    return stats.greater(values, dict.fromkeys(values, 0.0))
+
+
+def a_study(*tests, paper=PAPER, requires=TRAINED, **more):
+    claims = tuple(
+        Claim(
+            id=f"T-{i}",
+            statement=f"claim {i}",
+            paper="a > b",
+            concluded="stated",
+            tested="a minus b",
+            test=t,
+            requires=requires,
+        )
+        for i, t in enumerate(tests)
+    )
+    return Study("test", "?", paper, lambda scale, chosen: [], (), claims, **more)
+
+
+def fixed(mean, n=10, noise=0.1, seed=0):
+    """A test that finds the same whatever the rows."""
+    a = numbers(mean, n, noise, seed)
     return lambda table: stats.greater(a, dict.fromkeys(a, 0.0))
 
 
-def says(study):
-    return [v.says for v in judge(study, Table(), "small")]
+def labels(study, results=None, scale="small"):
+    return [v.label for v in judge(study, results or world(1.0), scale)]
 
 
-def test_clear_effects_are_decided_both_ways_and_nothing_is_undecided():
-    assert says(a_study(evidence(1.0), evidence(-1.0), evidence(0.01))) == ["reproduced", "contradicted", "undecided"]
+def test_clear_effects_are_decided_both_ways_and_unclear_ones_need_seeds():
+    study = a_study(fixed(1.0), fixed(-1.0), fixed(0.01))
+    assert labels(study) == ["reproduced", "contradicted", "undecided, too few seeds"]
+    assert judge(study, world(1.0), "small")[2].remark.startswith("about ")
+
+
+def test_claims_without_a_paper_hold_or_do_not():
+    assert labels(a_study(fixed(1.0), fixed(-1.0), paper=None)) == ["holds", "does not hold"]
+
+
+def test_what_a_paper_left_open_is_never_reproduced():
+    study = a_study(fixed(1.0), fixed(-1.0))
+    claims = tuple(dataclasses.replace(c, left_open=True) for c in study.claims)
+    assert labels(dataclasses.replace(study, claims=claims)) == ["holds", "does not hold"]
 
 
 def test_no_verdict_below_five_pairs_however_clear():
     for n in (2, 3, 4):
-        assert says(a_study(evidence(5.0, n))) == [f"too few seeds ({n} of {MIN_PAIRS})"]
-    assert says(a_study(evidence(5.0, 5))) == ["reproduced"]
-    assert says(a_study(lambda t: stats.greater({}, {}))) == ["too few seeds (0 of 5)"]
+        verdict = judge(a_study(fixed(5.0, n)), world(1.0), "small")[0]
+        assert verdict.reason is Reason.TOO_FEW_SEEDS and verdict.remark == f"{n} of {MIN_PAIRS}"
+    assert labels(a_study(fixed(5.0, 5))) == ["reproduced"]
+    assert labels(a_study(lambda t: stats.greater({}, {}))) == ["undecided, too few seeds"]
 
 
-def test_counting_needs_no_seeds():
-    both = a_study(lambda t: stats.exact(3, True), lambda t: stats.exact(3, False))
-    assert says(both) == ["reproduced", "contradicted"]
+def test_counting_needs_no_seeds_and_no_training():
+    study = a_study(lambda t: stats.exact(3, True), lambda t: stats.exact(3, False), requires=())
+    assert labels(study) == ["reproduced", "contradicted"]
+
+
+def test_smoke_gives_no_verdicts():
+    assert (
+        labels(a_study(fixed(1.0), lambda t: stats.exact(3, True)), scale="smoke")
+        == ["undecided, out of reach at this scale"] * 2
+    )
 
 
 def test_holm_makes_many_claims_stricter():
-    alone = evidence(0.1, 10, 0.1, 3)
-    assert says(a_study(alone)) == ["reproduced"]
-    crowd = a_study(alone, *(evidence(0.0, seed=100 + i) for i in range(30)))
-    verdict = judge(crowd, Table(), "small")[0]
-    assert verdict.says == "undecided" and verdict.p_adjusted > 0.05
+    alone = fixed(0.1, 10, 0.1, 3)
+    assert labels(a_study(alone)) == ["reproduced"]
+    crowd = a_study(alone, *(fixed(0.0, seed=100 + i) for i in range(30)))
+    verdict = judge(crowd, world(1.0), "small")[0]
+    assert verdict.says is Says.UNDECIDED and verdict.p_adjusted > 0.05
     needed = int(verdict.remark.split()[1])
     assert needed > 10  # more than the ten in hand, or the remark would be of no use
 
 
-def test_a_blocked_claim_is_undecided_and_out_of_the_family():
-    blocked = lambda t: dataclasses.replace(evidence(9.0)(t), blocked="MHA is under-trained")  # noqa: E731
-    verdict = judge(a_study(blocked), Table(), "small")[0]
-    assert verdict.says == "undecided" and verdict.p_adjusted is None
-    assert verdict.remark.startswith("MHA is under-trained")
-    both = stats.all_of(blocked(None), evidence(9.0)(None))
-    assert both.blocked
+def test_an_arm_that_has_not_learned_decides_nothing_and_leaves_the_correction():
+    study = a_study(contrast)
+    assert labels(study, world(1.0, accuracy=0.9)) == ["reproduced"]
+    verdict = judge(study, world(1.0, accuracy=0.5), "small")[0]
+    assert verdict.label == "undecided, not learned" and verdict.p_adjusted is None
+    assert "47% of the way" in verdict.remark and "95 %" in verdict.requirements[0].asks
+
+
+def test_without_a_published_value_the_goal_is_the_largest_budget_in_the_lab():
+    longer = Table(rows("accuracy", numbers(0.9, 5, 0.01), arm="A", split="test", budget=1000))
+    study = a_study(contrast, requires=(learned("A"),))
+    for reached, label in ((0.8, "reproduced"), (0.4, "undecided, not learned")):
+        results = dataclasses.replace(world(1.0, accuracy=reached), every_budget=lambda: longer)
+        assert labels(study, results) == [label]
+
+
+def test_above_chance_must_be_clear_of_chance():
+    chance = Learned(where=Settings(arm="A", split="test"), reaches=1.0, share=0.0, why="a shortcut")
+    study = a_study(contrast, requires=(chance,))
+    assert labels(study, world(1.0, accuracy=0.15)) == ["reproduced"]
+    assert labels(study, world(1.0, accuracy=0.103)) == ["undecided, not learned"]
+
+
+def test_another_share_needs_its_reason():
+    with pytest.raises(SaccadeError, match="needs its reason"):
+        learned("A", 0.9, share=0.3)
+
+
+def test_a_contrast_that_moves_back_is_still_moving_whatever_its_p():
+    study = a_study(contrast)
+    assert labels(study, world(1.0, before=1.3)) == ["undecided, still moving"]
+    assert labels(study, world(-1.0, before=-1.3)) == ["undecided, still moving"]
+    assert labels(study, world(0.05, before=0.4)) == ["undecided, still moving"]
+    assert labels(study, world(1.0, before=0.7)) == ["reproduced"]  # away from none: more of the same
+
+
+def test_equality_that_is_being_lost_is_still_moving():
+    def same(table):
+        values = table.series("contrast", arm="A")
+        return stats.equivalent(values, dict.fromkeys(values, 0.0), margin=0.5)
+
+    study = a_study(same)
+    assert labels(study, world(0.1, before=0.1)) == ["reproduced"]
+    assert labels(study, world(0.2, before=0.0)) == ["undecided, still moving"]
+    assert labels(study, world(2.0, before=2.5)) == ["undecided, still moving"]  # unequal, but becoming equal
+    assert labels(study, world(2.0, before=1.5)) == ["contradicted"]
+
+
+def test_a_part_that_moves_back_stops_the_whole():
+    def both(table):
+        values = table.series("contrast", arm="A")
+        return stats.all_of(stats.above(values, 0.0), stats.above(dict.fromkeys(range(10), 1.0) | {0: 1.1}, 0.0))
+
+    assert labels(a_study(both), world(1.0, before=0.9)) == ["reproduced"]
+    assert labels(a_study(both), world(1.0, before=1.3)) == ["undecided, still moving"]
+
+
+def test_runs_that_were_not_measured_on_the_way_decide_nothing():
+    results = dataclasses.replace(world(1.0), at={})
+    verdict = judge(a_study(contrast), results, "small")[0]
+    assert verdict.label == "undecided, not measured" and "three quarters" in verdict.remark
+
+
+def test_an_unused_ingredient_decides_nothing():
+    study = a_study(contrast, requires=(learned("A", 0.95), in_use("A", "positions")))
+    assert labels(study, world(1.0, use=0.3)) == ["reproduced"]
+    assert labels(study, world(1.0, use=0.01)) == ["undecided, not in use"]
+    other = a_study(contrast, requires=(learned("A", 0.95), in_use("A", "content")))
+    assert labels(other, world(1.0)) == ["undecided, not measured"]
+
+
+def test_a_study_cannot_leave_the_requirements_out():
+    with pytest.raises(SaccadeError, match="which must have learned"):
+        judge(a_study(contrast, requires=()), world(1.0), "small")
+
+
+def test_a_small_effect_is_an_equivalence_and_is_said():
+    study = a_study(contrast)
+    claims = tuple(dataclasses.replace(c, small=0.5) for c in study.claims)
+    study = dataclasses.replace(study, claims=claims)
+    verdict = judge(study, world(0.01), "small")[0]
+    assert (verdict.says, verdict.reason) == (Says.EQUIVALENT, Reason.EFFECT_SMALL)
+    assert labels(study, world(1.0)) == ["reproduced"]
 
 
 def test_a_limited_test_contradicts_but_does_not_reproduce():
     def limited(mean):
-        return lambda t: dataclasses.replace(evidence(mean)(t), limit="only half was tested")
+        return lambda t: dataclasses.replace(fixed(mean)(t), limit="only half was tested")
 
-    holds, fails = judge(a_study(limited(9.0), limited(-9.0)), Table(), "small")
-    assert (holds.says, fails.says) == ("undecided", "contradicted")
+    holds, fails = judge(a_study(limited(9.0), limited(-9.0)), world(1.0), "small")
+    assert (holds.label, fails.label) == ("undecided, out of reach at this scale", "contradicted")
     assert holds.remark.startswith("only half was tested")
 
 
 def test_a_claim_may_need_a_larger_scale():
-    needy = dataclasses.replace(a_study(evidence(1.0)).claims[0], needs="large")
+    needy = dataclasses.replace(a_study(fixed(1.0)).claims[0], needs="large")
     study = dataclasses.replace(a_study(), claims=(needy,))
-    assert judge(study, Table(), "small")[0].says == "needs large scale"
-    assert judge(study, Table(), "paper")[0].says == "reproduced"
+    assert labels(study) == ["undecided, out of reach at this scale"]
+    assert labels(study, scale="paper") == ["reproduced"]
+
+
+def test_declared_numbers_reach_the_test_and_the_sentence():
+    @claim("T", "s", tested="above {margin} points", requires=(learned("A", 0.95),), margin=0.03)
+    def test(table, *, margin):
+        values = table.series("contrast", arm="A")
+        return stats.above(values, margin)
+
+    assert test.relation == "above 0.03 points"
+    assert test.evidence(world(1.0).whole).null == 0.03
+
+
+def test_the_arms_of_a_claim_are_those_that_change_it():
+    more = Table(world(1.0).whole.rows + rows("contrast", numbers(5.0), arm="B"))
+    assert arms_of(a_study(contrast).claims[0], more) == {"A"}
 
 
 def test_choices_are_checked():
@@ -107,107 +235,20 @@ def test_choices_are_checked():
     for bad, message in (
         ({"hedas": 1}, "did you mean heads"),
         ({"heads": 3}, "one of 1, 2"),
-        ({"images": "x"}, "must be int"),
+        ({"images": "x"}, "images of .* must be a whole number, not"),
     ):
         with pytest.raises(SaccadeError, match=message):
             study.choose(bad)
 
 
-@pytest.fixture(scope="module")
-def digits():
-    return registry.study("digits_on_backgrounds")
+def test_a_requirement_at_every_value_of_a_field_fails_at_the_first_that_fails():
+    def table(late):
+        sizes = ((64, 0.95), (128, late))
+        return Table(sum((rows("accuracy", numbers(a, 5, 0.01), arm="A", split="test", p=p) for p, a in sizes), ()))
 
-
-def test_every_published_claim_is_there_once(digits):
-    assert [c.id for c in digits.claims] == IDS
-    for d in digits.differs:
-        assert set(d.touches) <= set(IDS)
-
-
-@pytest.mark.parametrize("scale", ["smoke", "demo", "small", "large", "paper"])
-def test_tasks_are_unique_paired_and_valid(digits, scale):
-    tasks = pipeline.open_session("digits_on_backgrounds", scale).tasks
-    assert len({t.run.key for t in tasks}) == len(tasks)
-    cnn = {(t.run.seed, t.run.data_args["backgrounds"]) for t in tasks if t.arm == "CNN"}
-    mha = {(t.run.seed, t.run.data_args["backgrounds"]) for t in tasks if t.arm == "MHA"}
-    assert mha <= cnn and len({t.run.recipe for t in tasks}) == 1
-    if scale in ("large", "paper"):
-        assert {x for _, x in mha} == {1, 2, 4, 8, 16, 32, 64} and len({s for s, _ in mha}) == 10
-    if scale == "small":  # going on to the large scale repeats nothing
-        large = pipeline.open_session("digits_on_backgrounds", "large").tasks
-        assert {t.run.key for t in tasks} <= {t.run.key for t in large}
-
-
-def test_choices_reach_the_runs(digits):
-    chosen = digits.choose({"reading": "B", "heads": 1, "blend": "hard", "optimizer": "sgd", "images": 64})
-    runs = [t.run for t in digits.tasks(Scale("small"), chosen)]
-    assert {r.model_args["reading"] for r in runs if r.model == "mha_lenet"} == {"B"}
-    assert {r.data_args["blend"] for r in runs} == {"hard"}
-    assert {(r.recipe.optimizer, r.recipe.momentum, r.recipe.images) for r in runs} == {("sgd", 0.9, 64)}
-
-
-def invented(digits, ood, keep, trained=0.95):
-    """Rows for the small scale where OOD accuracy and retention are set by hand, with a little noise by seed."""
-    r, rows = np.random.default_rng(0), []
-    for task in digits.tasks(Scale("large"), digits.choose({})):
-        arm, x, seed = task.arm, task.run.data_args["backgrounds"], task.run.seed
-        base = {"arm": arm, "backgrounds": x, "seed": seed, "n": 100, "run": task.run.key, "model": task.run.model}
-        noise = lambda: 0.003 * r.standard_normal()  # noqa: E731
-        top = ood(arm.partition(",")[0], x)
-        size = {"lenet": 62_006, "mha_lenet": 68_064, "basic_vit": 70_000}[task.run.model]
-        rows.append({**base, "metric": "parameters", "value": size})
-        for split, value in (("train", 0.99), ("id", trained), ("ood", top)):
-            rows.append({**base, "metric": "accuracy", "split": split, "value": value + noise()})
-        for name, severities in dict(task.probes[1].settings).items():
-            for v in severities if name != "n" else ():
-                hurt = {"translation": v / 5, "rotation": v / 50, "scale": 2 * (1 - v)}[name]
-                kept = 1 - hurt * (1 - keep(arm, name))
-                rows.append(
-                    {**base, "metric": "accuracy", "transform": name, "severity": v, "value": top * kept + noise()}
-                )
-    return Table(tuple(rows))
-
-
-def test_a_world_as_in_the_thesis_is_reproduced(digits):
-    def ood(arm, x):
-        rise = {"CNN": 0.12, "MHA": 0.04, "ViT": 0.05}[arm]
-        return {"CNN": 0.1, "MHA": 0.45, "ViT": 0.3}[arm] + rise * np.log2(x)
-
-    keep = lambda arm, name: (0.5 if "CNN" in arm else 0.2) + (0.3 if "pooled" in arm else 0)  # noqa: E731
-    verdicts = {v.claim: v.says for v in judge(digits, invented(digits, ood, keep), "large")}
-    for claim in (
-        "D-H1",
-        "D-H2",
-        "D-H3",
-        "D-H4",
-        "D-H5",
-        "D-F8-x8",
-        "D-F8-rise",
-        "D-F8-cross",
-        "D-F8-gap",
-        "D-F10-cnn",
-        "D-P1",
-        "D-L1",
-    ):
-        assert verdicts[claim] == "reproduced", claim
-
-
-def test_the_opposite_world_is_contradicted_and_an_untrained_one_decides_nothing(digits):
-    ood = lambda arm, x: (0.8 if arm == "CNN" else 0.4) + 0.01 * np.log2(x)  # noqa: E731
-    keep = lambda arm, name: 0.2 if "CNN" in arm else 0.7  # noqa: E731
-    verdicts = {v.claim: v.says for v in judge(digits, invented(digits, ood, keep), "large")}
-    for claim in ("D-H1", "D-H3", "D-H4", "D-H5", "D-F8-x8", "D-F8-cross"):
-        assert verdicts[claim] == "contradicted", claim
-    assert verdicts["D-H2"] == "reproduced"
-    untrained = judge(digits, invented(digits, ood, keep, trained=0.6), "large")
-    assert {v.claim: v.says for v in untrained if v.says != "undecided"} == {"D-P1": "reproduced"}
-    assert all("under-trained" in v.remark for v in untrained if v.says == "undecided")
-
-
-def test_an_arm_near_chance_has_nothing_to_lose(digits):
-    ood = lambda arm, x: 0.9 if arm == "CNN" or x == 64 else 0.15  # noqa: E731
-    keep = lambda arm, name: 0.5 if "CNN" in arm else 0.2  # noqa: E731
-    verdicts = {v.claim: v for v in judge(digits, invented(digits, ood, keep), "large")}
-    assert verdicts["D-H3"].says == "reproduced"
-    assert "x = 64; left out: MHA at x=8 is near chance" in verdicts["D-H3"].remark
-    assert verdicts["D-F9-pattern"].says == "undecided" and "near chance" in verdicts["D-F9-pattern"].remark
+    asked = learned("A", 1.0, every="p")
+    assert asked.asks.endswith("at every p that was run") and asked.check(Results(table(0.9))).met
+    failed = asked.check(Results(table(0.3)))
+    assert not failed.met and failed.reason is Reason.NOT_LEARNED and failed.found.startswith("A, p 128, split test")
+    assert asked.check(Results(Table())).reason is Reason.NOT_MEASURED
+    assert learned("A", 1.0, every="p", p=(64,)).check(Results(table(0.3))).met

@@ -9,7 +9,9 @@ import torch
 
 from saccade.registry import model
 from saccade.spec import Recipe, Run, SaccadeError, Settings
-from saccade.training.loop import Done, Step, Watch, lr_factor, train
+from saccade.training.events import Done, Step, Watch
+from saccade.training.loop import train
+from saccade.training.optimizer import lr_factor
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -62,15 +64,15 @@ def test_training_leaves_global_random_state_alone(tiny_run):
     assert torch.equal(before, torch.get_rng_state())
 
 
-def test_two_models_of_one_seed_see_the_same_pictures_in_the_same_order(tiny_run):
+def test_two_models_of_one_seed_see_the_same_pictures_in_the_sameorder_of(tiny_run):
     from saccade.data.images import Source
-    from saccade.training.loop import _order
+    from saccade.training.batches import order_of
 
     a, b = tiny_run(seed=3), tiny_run(seed=3, model="basic_vit")
-    orders = [_order(Source(r.data, r.data_args, r.seed)("train"), r.seed, 0) for r in (a, b)]
+    orders = [order_of(Source(r.data, r.data_args, r.seed)("train"), r.seed, 0) for r in (a, b)]
     assert torch.equal(*orders)
     other = Source(a.data, a.data_args, 4)("train")
-    assert not torch.equal(orders[0], _order(other, 4, 0))
+    assert not torch.equal(orders[0], order_of(other, 4, 0))
 
 
 def test_it_learns_and_says_how_it_goes(tiny_run):

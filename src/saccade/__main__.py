@@ -17,8 +17,7 @@ Then:   saccade run digits_on_backgrounds --scale small    verdicts with interva
 commands (saccade COMMAND --help tells more):
 """
 
-
-COMMANDS = ("commands", "web")  # files of cli/
+COMMANDS = ("commands", "models", "cluster", "web")  # files of cli/
 
 
 def main() -> None:
@@ -55,7 +54,7 @@ def overview() -> list[tuple[str, str]]:
     marked = [
         node
         for file in COMMANDS
-        for node in ast.parse(Path(__file__).with_name("cli").joinpath(f"{file}.py").read_text()).body
+        for node in ast.parse(Path(__file__).with_name("cli").joinpath(f"{file}.py").read_text("utf-8")).body
         if isinstance(node, ast.FunctionDef)
         and any(ast.unparse(mark).startswith("command(") for mark in node.decorator_list)
     ]

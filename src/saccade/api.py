@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
+import torch
 from torch import nn
 
 from saccade import models, registry, stats
 from saccade.cli import terminal
-from saccade.data.images import Source
+from saccade.data.images import Images, Source
+from saccade.data.named import named
+from saccade.errors import in_words
 from saccade.lab import pipeline
 from saccade.lab.store import Lab
 from saccade.lab.table import Table
-from saccade.spec import Evidence, Probe, Recipe, Run, Settings, Task
-from saccade.subjects.subject import Subject
+from saccade.profiling import compare as comparing
+from saccade.profiling import measure
+from saccade.profiling.compare import Comparison, Model
+from saccade.report.profile import Profile
+from saccade.spec import Evidence, Probe, Recipe, Run, SaccadeError, Settings, Task
+from saccade.subjects.subject import Subject, evaluating
 
 
 def model(name: str, classes: int = 10, **args: Any) -> nn.Module:
@@ -24,7 +32,7 @@ def model(name: str, classes: int = 10, **args: Any) -> nn.Module:
 
 
 def train(
-    name: str,
+    name: str | Callable[..., nn.Module],
     data: str,
     *,
     recipe: Recipe,
@@ -37,10 +45,18 @@ def train(
     jobs: int | None = None,
     quiet: bool = False,
 ) -> Table:
-    """Train one model over seeds in worker processes; what the lab already has is not repeated."""
+    """Train one model over seeds in worker processes; what the lab already has is not repeated.
+
+    The model is a registered name, also of a file that was imported, file.py:function, or a class of a file.
+    """
     chosen = range(seeds) if isinstance(seeds, int) else seeds
+    plugins = registry.imported()
+    if not isinstance(name, str):
+        name = _where(name)
+    if name.rpartition(":")[0].endswith(".py"):
+        name, plugins = registry.adopt(name), (*plugins, name)
     registry.check_args("model", name, model_args or {})
-    registry.check_args("data", data, data_args or {})
+    data, found_args = named(data, data_args)
     tasks = [
         Task(
             Run(
@@ -49,14 +65,25 @@ def train(
                 recipe,
                 s,
                 Settings(model_args),
-                Settings(data_args),
+                Settings(found_args),
             ),
             tuple(probes),
         )
         for s in chosen
     ]
-    how = pipeline.How(device=device, jobs=jobs, quiet=quiet)
+    how = pipeline.How(device=device, jobs=jobs, quiet=quiet, plugins=plugins)
     return pipeline.train(Lab(lab).open(), tasks, how)
+
+
+def _where(made: Callable[..., nn.Module]) -> str:
+    """file.py:name of a class or function, from which the processes that train can import it too."""
+    file = getattr(sys.modules.get(made.__module__), "__file__", None)
+    if file is None or "<locals>" in made.__qualname__ or not callable(made):
+        raise SaccadeError(
+            f"{made.__qualname__} is not at the top of a file, so that the processes that train cannot import it; put "
+            "it into a file, as in net.py, and train net.py:Net."
+        )
+    return f"{file}:{made.__qualname__}"
 
 
 def probe(
@@ -67,35 +94,80 @@ def probe(
     seed: int = 0,
     data_args: Mapping[str, Any] | None = None,
     device: str = "cpu",
+    size: int = 0,
+    channels: int = 0,
 ) -> Table:
-    """Put any torch model through probes. One model: the images are the replicates, and n counts them."""
+    """Put any torch model through probes. One model: the images are the replicates, and n counts them.
+
+    `size` (pixels on a side) and `channels` say what the model takes, where that is not what the data have: images are
+    resized, and their channels averaged or a single one repeated.
+    """
     where = Source(registry.card("data", data).name, Settings(data_args), seed, device)
     images = where("train")
-    asked = Subject(subject.to(device), images.mean, images.std, device)
+    asked = Subject(subject.to(device), images.mean, images.std, device, images.classes, size, channels)
+    _try_out(asked, images.head(2))
     rows = []
-    for p in probes:
-        named = Probe(p) if isinstance(p, str) else p
-        for row in registry.find("probe", named.name)(asked, where, **named.settings):
-            rows.append(
-                {
-                    **row.at,
-                    "metric": row.metric,
-                    "value": row.value,
-                    "n": row.n,
-                    "seed": seed,
-                    "probe": named.name,
-                    "model": type(subject).__name__,
-                    "data": data,
-                    "arm": "outside",
-                    "run": "",
-                }
-            )
+    with evaluating(subject):
+        for p in probes:
+            named = Probe(p) if isinstance(p, str) else p
+            for row in registry.find("probe", named.name)(asked, where, **named.settings):
+                rows.append(
+                    {
+                        **row.at,
+                        "metric": row.metric,
+                        "value": row.value,
+                        "n": row.n,
+                        "seed": seed,
+                        "probe": named.name,
+                        "model": type(subject).__name__,
+                        "data": data,
+                        "arm": "outside",
+                        "run": "",
+                    }
+                )
     return Table(tuple(rows))
 
 
-def compare(table: Table, a: str, b: str, metric: str = "accuracy", **where: Any) -> Evidence:
-    """Paired difference of two arms over their shared seeds: a minus b."""
-    return stats.greater(table.series(metric, arm=a, **where), table.series(metric, arm=b, **where))
+def _try_out(subject: Subject, images: Images) -> None:
+    """Two images, so that for a model that does not take them there is one sentence. Of the answer probes judge."""
+    x = images.batch(torch.arange(len(images), device=images.y.device))
+    if subject.channels > 1 and x.shape[1] not in (1, subject.channels):
+        raise SaccadeError(
+            f"channels must be 1 or {x.shape[1]}, as the data have {x.shape[1]}, not {subject.channels}."
+        )
+    ready = subject.prepared(x)
+    try:
+        with evaluating(subject.model), torch.no_grad():
+            subject.model(ready)
+    except Exception as error:
+        raise SaccadeError(
+            f"the model does not take images of shape {tuple(ready.shape[1:])} ({in_words(error)}); name the size or "
+            "the channels that it takes, as in size=224 or channels=1."
+        ) from error
+
+
+def profile(subject: str | nn.Module | Callable[..., nn.Module], data: str = "cifar10", **how: Any) -> Profile:
+    """One page on any model: sc.profile(model), sc.profile("net.py:net", "folder:images"). See `profiling.measure`."""
+    return measure.profile(subject, data, **how)
+
+
+@overload
+def compare(a: Table, b: str, c: str, metric: str = "accuracy", **where: Any) -> Evidence: ...
+
+
+@overload
+def compare(a: Model, b: Model, c: str = "cifar10", **how: Any) -> Comparison: ...
+
+
+def compare(a: Any, b: Any, c: str = "cifar10", metric: str = "accuracy", **how: Any) -> Evidence | Comparison:
+    """Two models on the same questions: sc.compare("resnet18", "vit"), sc.compare(one, two, "folder:images").
+
+    Over seeds where this lab has trained both, else over images. With a table, sc.compare(table, "CNN", "MHA", metric):
+    the paired difference of two of its arms over their shared seeds.
+    """
+    if isinstance(a, Table):
+        return stats.greater(a.series(metric, arm=b, **how), a.series(metric, arm=c, **how))
+    return comparing.compare(a, b, c, **how)
 
 
 def run(

@@ -16,13 +16,20 @@ from saccade.spec import Probe, Recipe, Run, Settings, Task, plain
 
 STUDY, SCALE = "digits_on_backgrounds", "demo"
 DRAWN = {"digits": "procedural_digits", "scenes": "procedural_textures"}
-FACTS = {"versions": {"model": 1, "data": 1}, "torch": "2.13.0", "device": "cpu", "data": {"drawn": {"x": "0123456789abcdef"}}}
+FACTS = {
+    "versions": {"model": 1, "data": 1},
+    "torch": "2.13.0",
+    "device": "cpu",
+    "data": {"drawn": {"x": "0123456789abcdef"}},
+}
 
 
 def accuracy(task: Task, seed: int, **at: object) -> float:
     """A made-up number that depends on everything that it should depend on."""
     draw = random.Random(f"{task.arm}{task.run.data_args['backgrounds']}{seed}{sorted(at.items())}")
-    base = {"train": 0.97, "id": 0.95}.get(str(at.get("split")), 0.3 + 0.1 * math.log2(task.run.data_args["backgrounds"]))
+    base = {"train": 0.97, "id": 0.95}.get(
+        str(at.get("split")), 0.3 + 0.1 * math.log2(task.run.data_args["backgrounds"])
+    )
     lost = 0.06 * abs(float(at.get("severity", 0))) ** 0.5 if "severity" in at else 0.0
     return round(min(0.99, max(0.05, base - lost + draw.gauss(0, 0.02))), 4)
 
@@ -34,9 +41,7 @@ def rows_of(task: Task, probe: Probe) -> list[dict]:
     else:
         names = ("translation", "rotation", "scale")
         conditions = [{"transform": t, "severity": v} for t in names for v in probe.settings[t]]
-    return [
-        {"metric": "accuracy", "value": accuracy(task, task.run.seed, **at), "n": n, "at": at} for at in conditions
-    ]
+    return [{"metric": "accuracy", "value": accuracy(task, task.run.seed, **at), "n": n, "at": at} for at in conditions]
 
 
 def finish(lab: Lab, task: Task, weights: bytes | None = None, outcome: str = "finished") -> None:
@@ -104,9 +109,7 @@ class Served:
 
     def __init__(self, root: Path, *words: str) -> None:
         command = [sys.executable, "-m", "saccade", "serve", "--lab", str(root), "--json", *words]
-        self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1
-        )
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1)
         lines = []
         assert self.process.stdout is not None
         for line in self.process.stdout:

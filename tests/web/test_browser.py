@@ -14,10 +14,17 @@ from saccade import stats
 from tests.web.labs import STUDY, Served, finish, key_of, session_of, weights_of
 
 pytestmark = pytest.mark.web
-FLAGS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync --disable-dev-shm-usage"
-).split()
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+]
 PAGES = ["#/", "#/runs", "#/groups", "#/look", "#/profile"]
 SLOW = 60_000  # milliseconds that a busy machine may take
 
@@ -123,7 +130,9 @@ def test_text_stands_out_in_light_and_dark(browser, served, colours):
     page = context.new_page()
     page.goto(served.address)
     settle(page)
-    ink, paper = page.evaluate("[getComputedStyle(document.body).color, getComputedStyle(document.body).backgroundColor]")
+    ink, paper = page.evaluate(
+        "[getComputedStyle(document.body).color, getComputedStyle(document.body).backgroundColor]"
+    )
     context.close()
     light, dark = sorted((luminance(ink), luminance(paper)), reverse=True)
     assert (light + 0.05) / (dark + 0.05) > 7
@@ -140,7 +149,9 @@ def test_a_study_shows_every_claim_with_its_verdict(page, served, report):
     page.goto(f"{served.address}#/study/{STUDY}/{report.name}")
     settle(page)
     kept = json.loads((report / "verdicts.json").read_text())["verdicts"]
-    shown = page.locator(".claim").evaluate_all("all => all.map(c => [c.querySelector('.what b').textContent, c.querySelector('.badge').lastChild.textContent])")
+    shown = page.locator(".claim").evaluate_all(
+        "all => all.map(c => [c.querySelector('.what b').textContent, c.querySelector('.badge').lastChild.textContent])"
+    )
     assert sorted(map(tuple, shown)) == sorted((v["claim"], v["says"]) for v in kept)
 
 
@@ -197,7 +208,10 @@ def test_a_hidden_line_and_a_log_axis_are_in_the_address(page, served, report):
     page.goto(there)
     settle(page)
     assert page.locator("#figure-fig8_backgrounds svg g.line").count() == lines
-    assert page.locator("#figure-fig8_backgrounds").get_by_role("button", name="log y").get_attribute("aria-pressed") == "true"
+    assert (
+        page.locator("#figure-fig8_backgrounds").get_by_role("button", name="log y").get_attribute("aria-pressed")
+        == "true"
+    )
 
 
 def test_a_figure_tells_values_under_the_pointer_and_the_arrow_keys(page, served, report):

@@ -88,7 +88,9 @@ def test_a_path_out_of_the_lab_leads_nowhere(served, path):
     assert is_up(served)
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:8377", "127.0.0.1.evil.example", "", "localhost:1", "0.0.0.0"])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8377", "127.0.0.1.evil.example", "", "localhost:1", "0.0.0.0"]
+)
 def test_a_foreign_name_for_this_machine_is_refused(served, host):
     response, text = ask(served, "/api/lab", headers={"Host": host})
     assert response.status in (400, 403)

@@ -177,8 +177,10 @@ def data(
 
 @command()
 def train(
-    model: Positional[str],
-    data: Annotated[str, arg(metavar="NAME")] = "digits_on_backgrounds",
+    model: Positional[Annotated[str, arg(metavar="MODEL", help="a registered name, or file.py:function")]],
+    data: Annotated[
+        str, arg(metavar="NAME", help="a set (cifar10, mnist), a construction, or folder:PATH")
+    ] = "digits_on_backgrounds",
     seeds: Annotated[str, arg(metavar="A:B", help="one seed, or a range without its end")] = "0:5",
     images: Annotated[int, arg(metavar="N", help="training presentations")] = 8000,
     recipe: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE ...", help="optimizer, lr, batch ...")] = (),
@@ -196,13 +198,16 @@ def train(
     for file in plugin:
         registry.load_plugin(file)
     from saccade import stats
+    from saccade.data.named import named
     from saccade.lab import pipeline
     from saccade.lab.store import Lab
     from saccade.spec import Probe, Recipe, Run, Task
 
+    if model.rpartition(":")[0].endswith(".py"):
+        model, plugin = registry.adopt(model), (*plugin, model)
+    data, data_args = named(data, settings(data_set))
     card, source = registry.card("model", model), registry.card("data", data)
     registry.check_args("model", model, settings(set))
-    registry.check_args("data", data, settings(data_set))
     try:
         made = Recipe(images=images, **settings(recipe))
     except TypeError as error:
@@ -213,7 +218,7 @@ def train(
     splits = ("train", source.extra.get("watch", "test"))
     asked = tuple(Probe(p, splits=splits) if p == "accuracy" else Probe(registry.card("probe", p).name) for p in probes)
     tasks = [
-        Task(Run(card.name, source.name, made, s, Settings(settings(set)), Settings(settings(data_set))), asked)
+        Task(Run(card.name, source.name, made, s, Settings(settings(set)), Settings(data_args)), asked)
         for s in seed_range(seeds)
     ]
     how = pipeline.How(device=device, jobs=jobs, plugins=plugin, quiet=quiet or json)
@@ -262,6 +267,8 @@ def run(
     retry: Annotated[bool, arg(help="try runs again that failed earlier")] = False,
     redo_damaged: Annotated[bool, arg(help="set runs with damaged files aside and do them again")] = False,
     strict: Annotated[bool, arg(help="exit with 3 when a claim is contradicted")] = False,
+    on: Annotated[str, arg(metavar="PLACE", help="local, ray, or ray:HOST:PORT of a Ray cluster")] = "local",
+    detach: Annotated[bool, arg(help="hand the work to the Ray cluster and leave")] = False,
     seeds: Annotated[
         int | None, arg(metavar="N", help="seeds 0 to N - 1 for every arm; default: the scale's own")
     ] = None,
@@ -280,7 +287,7 @@ def run(
 
     Finished runs are never done again; a stopped or killed call goes on where it was."""
     from saccade.cli import terminal
-    from saccade.lab import pipeline
+    from saccade.lab import pipeline, where
     from saccade.report import document
 
     for file in plugin:
@@ -298,6 +305,7 @@ def run(
         redo_damaged=redo_damaged,
         quiet=quiet or json,
         seconds=limit,
+        on=where.parse(on, detach, terminal.ask),
     )
     with terminal.progress_bar("data") as progress:
         planned = pipeline.plan_work(opened.lab, opened.tasks, how, terminal.printer(quiet), progress)
@@ -319,6 +327,8 @@ def run(
     for task in todo.failed:
         done = opened.lab.done(task.run.key) or {}
         tell(f"  {named[task.run.key]} failed earlier ({done.get('reason', '')}); --retry tries it again")
+    for key, faults in todo.faults.items():
+        tell(f"  {named[key]}: probe {'; '.join(faults)} (failed earlier); --retry measures again")
     if dry_run:
         arms = planned.cost.by_arm(todo.todo)
         if json:
@@ -326,10 +336,16 @@ def run(
         else:
             terminal.print_plan(arms)
         return
-    if until:
-        opened = pipeline.run_until_decided(opened, how, tell)
-    elif not pipeline.run(opened, planned, how):
-        tell(f"the budget of {budget} is spent; the same command goes on from here")
+    try:
+        if until:
+            opened = pipeline.run_until_decided(opened, how, tell)
+        elif not pipeline.run(opened, planned, how):
+            tell(f"the budget of {budget} is spent; the same command goes on from here")
+    except where.LeftRunning as left:
+        tell(str(left))
+        if json:
+            out({**summary, "left running": True})
+        return
     written = pipeline.write(opened)
     refused = [t for t in opened.tasks if opened.lab.done(t.run.key) is None] if limit is None else []
     open_still = pipeline.still_open(opened, how) if limit is not None else []
@@ -352,6 +368,43 @@ def run(
         raise SystemExit(1)
     if strict and any(v.says in (Says.CONTRADICTED, Says.DOES_NOT_HOLD) for v in written.verdicts):
         raise SystemExit(3)
+
+
+@command()
+def tune(
+    study: Positional[Study],
+    arm: Positional[str],
+    grid: Annotated[tuple[str, ...], arg(metavar="NAME=A,B ...", help="settings of the recipe, as in lr=0.001,0.003")],
+    seeds: Annotated[int, arg(metavar="N", help="seeds of their own, which no study uses")] = 3,
+    images: Annotated[int, arg(metavar="N", help="training images seen; default: the arm's own number")] = 0,
+    scale: ScaleName = "small",
+    set: Set = (),
+    lab: LabDir = "lab",
+    device: Device = "auto",
+    jobs: Jobs = None,
+    plugin: Plugin = (),
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Choose hyper-parameters on validation images and on seeds that no claim is tested on.
+
+    Every point of the grid is trained and kept in the lab; test images are never looked at."""
+    from saccade.lab import pipeline, tuning
+
+    for file in plugin:
+        registry.load_plugin(file)
+    opened = pipeline.open_session(study, scale, lab, settings(set))
+    how = pipeline.How(device=device, jobs=jobs, plugins=plugin, quiet=quiet or json)
+    asked = {name: value if isinstance(value, tuple) else (value,) for name, value in settings(grid).items()}
+    tried = tuning.tune(opened, arm, asked, seeds=seeds, images=images, how=how)
+    if json:
+        out(tried)
+        return
+    for t in tried:
+        reached = f"{t.accuracy.short()} %" if t.accuracy else "nothing"
+        lost = f", {t.diverged} without a result" if t.diverged else ""
+        print(f"{reached:<16} {', '.join(f'{k}={v}' for k, v in t.settings.items())}{lost}")
+    print(f"validation accuracy over {seeds} seeds; kept in {opened.lab.study_folder(opened.study.name) / 'tuning'}")
 
 
 @command()
@@ -378,24 +431,26 @@ def status(
 
 
 def _status(study: str, scale: str, chosen: dict[str, Any], folder: str) -> dict[str, Any]:
-    from saccade.lab import pipeline
-    from saccade.lab.store import Lab, size_of
+    from saccade.lab import index
+    from saccade.lab.store import Lab
 
-    lab = Lab(folder)
+    lab, keys = Lab(folder), None
     if not (lab.root / "runs").is_dir():
         raise SaccadeError(f"no lab at {lab.root}; saccade run STUDY makes one, --lab DIR names another.")
-    keys = [t.run.key for t in pipeline.open_session(study, scale, folder, chosen).tasks] if study else lab.keys()
+    if study:
+        from saccade.lab import pipeline
+
+        keys = [t.run.key for t in pipeline.open_session(study, scale, folder, chosen).tasks]
+    told, size, done = index.status(lab, keys)
+    if done.read >= index.MANY:
+        say(done.sentence())
     counts = dict.fromkeys(("finished", "running", "waiting", *(o for o in Outcome if o is not Outcome.FINISHED)), 0)
-    for key in keys:
-        done = lab.done(key)
-        state = done["outcome"] if done else "running" if lab.holder(key) else "waiting"
-        counts[state] += 1
-    megabytes = size_of(lab.root) / 1e6
     return {
         **({"study": study, "scale": scale} if study else {"lab": str(lab.root)}),
-        "runs": len(keys),
+        "runs": done.runs if keys is None else len(keys),
         **counts,
-        "disk": f"{megabytes:.1f} MB",
+        **told,
+        "disk": f"{size / 1e6:.1f} MB",
     }
 
 
@@ -530,9 +585,12 @@ def doctor(lab: LabDir = "lab", json: Json = False) -> None:
             print(f"{'ok  ' if line.ok else 'NOTE'} {line.what:<18} {line.says}{remedy}")
 
 
+from saccade.cli import models as models  # noqa: E402  # its commands come after these in --help
+
+
 def main(words: Sequence[str] | None = None) -> None:
     """Entry point: one sentence for each mistake; exit codes 0 fine, 1 failed, 2 wrong usage, 3 not reproduced."""
-    from saccade.cli import web  # noqa: F401 - registers its commands
+    from saccade.cli import cluster, web  # noqa: F401 - they register their commands
 
     words = list(sys.argv[1:] if words is None else words)
     if words == ["--version"]:

@@ -12,12 +12,24 @@ from typing import Any, TextIO
 from saccade.spec import Outcome, Task
 
 ENDED = (Outcome.FINISHED, Outcome.DIVERGED, Outcome.TIMEOUT)  # a run that will not be taken up again
+SHOWN = 8  # runs under way that an arm's line names; a cluster has hundreds
 LINE_EVERY = 20.0  # seconds between plain progress lines
 
 
 def printer(quiet: bool) -> Callable[[str], None]:
     """Prints to standard error, or not."""
     return (lambda _: None) if quiet else lambda line: print(line, file=sys.stderr, flush=True)
+
+
+def ask(question: str) -> bool:
+    """A question to whoever sits at the terminal; no where nobody does, or another Ctrl-C is the answer."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    print(f"\n{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    try:
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
+    except KeyboardInterrupt:
+        return False
 
 
 def duration(seconds: float) -> str:
@@ -60,6 +72,7 @@ class Board:
             self.arms[task.arm or task.run.model][0] += 1
         self.seconds, self.jobs, self.left = dict(seconds), jobs, sum(seconds.values())
         self.running: dict[str, tuple[Task, str, float]] = {}
+        self.awaited: dict[str, Any] = {}  # who has a run that this call waits for, as it was told last
 
     def hear(self, event: Mapping[str, Any]) -> str:
         """Take one event in; returns a line worth printing, or nothing."""
@@ -79,8 +92,14 @@ class Board:
             if kind != Outcome.FINISHED:
                 return f"{label} {kind}: {event.get('reason', '')}"
             return f"{label} done"
+        elif kind == "busy":
+            if self.awaited.get(key) != event.get("holder"):
+                self.awaited[key] = event.get("holder")
+                return f"{label}: waiting for {event.get('holder')}, which works on it"
+        elif kind == "probe failed":
+            return f"{label}: probe {event['probe']} failed: {event['reason']} (--retry measures again)"
         elif kind == "worker died":
-            return f"{label}: its worker died (exit code {event['code']}); tried again"
+            return f"{label}: its worker died ({event['how']}); tried again"
         return ""
 
     def eta(self) -> str:
@@ -100,7 +119,8 @@ class Board:
                 for t, what, _ in self.running.values()
                 if (t.arm or t.run.model) == arm
             ]
-            grid.add_row(arm, f"{done}/{total}", "; ".join(now) or ("" if done == total else "waiting"))
+            more = [f"and {len(now) - SHOWN} more"] if len(now) > SHOWN else []
+            grid.add_row(arm, f"{done}/{total}", "; ".join(now[:SHOWN] + more) or ("" if done == total else "waiting"))
         grid.add_row("", "", f"[dim]{self.eta()} left; Ctrl-C saves and stops[/dim]")
         return grid
 

@@ -60,7 +60,9 @@ def export(
     study: Studies = (),
     plugin: Plugin = (),
     look: Annotated[int, arg(metavar="N", help="images of the Look page with their grid; 0 leaves it out")] = 3,
-    models: Annotated[tuple[str, ...], arg(metavar="KEY ...", help="runs for the Look page; default: two of them")] = (),
+    models: Annotated[
+        tuple[str, ...], arg(metavar="KEY ...", help="runs for the Look page; default: two of them")
+    ] = (),
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:

@@ -76,8 +76,8 @@ def read(file: Path, most: int = 0) -> Tensor:
         with Image.open(file) as image:
             upright = ImageOps.exif_transpose(image).convert("RGB")
             return as_tensor(upright.reduce(-(-max(upright.size) // most)) if most else upright)
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise SaccadeError(f"{file} cannot be read as a picture ({error}); mend it or take it out.") from error
+    except Exception as error:  # a broken file raises nearly anything
+        raise SaccadeError(f"{file} cannot be read as a picture ({error}); repair it or take it out.") from error
 
 
 @functools.lru_cache(maxsize=2)

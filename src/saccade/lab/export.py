@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from saccade.lab.store import Lab, seal, unseal, write_atomic
-from saccade.spec import DamagedFile, Run, SaccadeError, plain
+from saccade.spec import DamagedFile, Run, SaccadeError
 
 FORMAT = "saccade-export-1"
 LONGEST = 2**26  # characters of a line: far above any run, far below what would fill a memory
@@ -122,8 +122,7 @@ def _check(source: Path, document: Mapping[str, Any]) -> None:
     """A run must be what its key says; names of rows must be names."""
     try:
         run = Run.parse(document["described"]["run"])
-        right = run.key == document["key"] and plain(run) == document["described"]["run"]
-        right = right and isinstance(document["done"]["outcome"], str)
+        right = run.key == document["key"] and isinstance(document["done"]["outcome"], str)
         right = right and all(
             NAME.fullmatch(name) and isinstance(d["rows"], list) for name, d in document["rows"].items()
         )

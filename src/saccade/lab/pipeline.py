@@ -16,7 +16,7 @@ from typing import Any
 from saccade import registry
 from saccade.cli import terminal
 from saccade.data.fetch import sources
-from saccade.lab import launch, plan, registration
+from saccade.lab import identity, index, plan, registration, where
 from saccade.lab.store import Lab, seal, unseal, write_atomic
 from saccade.lab.table import Table, join
 from saccade.report import document
@@ -39,6 +39,7 @@ from saccade.stats import sequential
 from saccade.study import Results, Study, arms_of, judge, with_registration
 
 Say = Callable[[str], None]
+FAULTS_SHOWN = 20  # measurements that are missing, each with its reason; gaps.csv has all of them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +53,7 @@ class How:
     redo_damaged: bool = False
     quiet: bool = False
     seconds: float | None = None  # stop cleanly after so long
+    on: where.Where = where.Local()  # noqa: RUF009 - frozen
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,7 @@ class Session:
         own = {t.run.key for t in self.tasks}
         tables = [self.table()]
         for scale in SCALES:
-            others = [t for t in self.study.tasks(Scale(scale), self.chosen) if t.run.key not in own]
+            others = [t for t in identity.identify(self.study.tasks(Scale(scale), self.chosen)) if t.run.key not in own]
             tables.append(plan.table_of(self.lab, [t for t in others if self.lab.done(t.run.key) is not None]))
         return join(tables)
 
@@ -179,6 +181,9 @@ def open_session(
     for task in tasks:
         registry.check_args("model", task.run.model, task.run.model_args)
         registry.check_args("data", task.run.data, task.run.data_args)
+        for probe in task.probes:
+            registry.check_args("probe", probe.name, probe.settings)
+    tasks = identity.identify(tasks)
     session = Session(study, scale, chosen, Lab(lab), tasks, only=only)
     asked = _read_seeds(session)
     if seeds is not None:
@@ -231,6 +236,8 @@ def prepare(lab: Lab, tasks: Sequence[Task], how: How, say: Say = lambda _: None
         )
     for key, files in found.damaged.items():
         say(f"run {key}: {', '.join(files)} damaged; set aside to {lab.set_aside(key, 'damaged')}")
+    for why in found.changed:
+        say(f"{why}: trained again")
     for key, why in found.stale.items():
         say(f"run {key} is stale ({why}); set aside to {lab.set_aside(key, 'stale')} and done again")
     if found.damaged or found.stale:
@@ -266,30 +273,36 @@ def plan_work(
     progress: sources.Progress = lambda done, total: None,
 ) -> Planned:
     """Fetch the data, look at the lab, price what is missing. Every way to train comes through here."""
-    places = launch.devices(how.device, how.jobs)
+    places = how.on.seats(how.device, how.jobs)
     fetch(tasks, say, progress)
     todo = prepare(lab, tasks, how, say)
-    cost = plan.price(todo, lab, places[0], how.plugins)
-    return Planned(todo, cost, tuple(launch.share(places, cost.memory, how.jobs)))
+    cost = how.on.price(todo, lab, places[0], how.plugins)
+    return Planned(todo, cost, tuple(how.on.share(places, cost, how.jobs)))
 
 
 def perform(lab: Lab, planned: Planned, how: How) -> bool:
     """Do what is missing. False when the time was up first; what was under way is saved."""
     board = terminal.Board(planned.todo.tasks, planned.todo.complete, planned.cost.seconds, len(planned.places))
-    events = launch.local(
-        plan.longest_first(planned.todo, planned.cost),
+    work = how.on.begin(
+        planned.todo,
+        planned.cost,
         lab,
         places=planned.places,
+        jobs=how.jobs,
         plugins=how.plugins,
         retry=how.retry,
     )
-    return terminal.follow(events, board, how.quiet, seconds=how.seconds)
+    try:
+        return terminal.follow(work.events, board, how.quiet, seconds=how.seconds)
+    except KeyboardInterrupt:
+        work.interrupted()
+        raise
 
 
 def train(lab: Lab, tasks: Sequence[Task], how: How) -> Table:
     """Do these tasks and return their rows; what the lab already has is not repeated."""
-    say = terminal.printer(how.quiet)
-    planned = plan_work(lab, tasks, how, say)
+    tasks = identity.identify(tasks)
+    planned = plan_work(lab, tasks, how, terminal.printer(how.quiet))
     if planned.todo.todo:
         perform(lab, planned, how)
     return plan.table_of(lab, tasks)
@@ -372,11 +385,8 @@ def facts(session: Session) -> dict[str, Any]:
     """Environment, time and counts for the report."""
     lab, wall = session.lab, _wall(session)
     done = [d for d in (lab.done(t.run.key) for t in session.tasks) if d is not None]
-    seen = {
-        json.dumps(lab.described(t.run.key)["facts"], sort_keys=True)
-        for t in session.tasks
-        if lab.done(t.run.key) is not None
-    }
+    described = [lab.described(t.run.key) for t in session.tasks if lab.done(t.run.key) is not None]
+    seen = {json.dumps(f, sort_keys=True) for d in described for f in (d["facts"], *d.get("later", ()))}
     environments = [json.loads(s) for s in sorted(seen)]
     sets = plan.sets_of(session.tasks)
     return {
@@ -415,6 +425,9 @@ def _remarks(session: Session, environments: Sequence[Mapping[str, Any]]) -> lis
             f"The number of seeds was changed ({steps}); the p-values take no account of that. "
             "--until decided adds seeds with the error rate spent over the looks."
         )
+    faults = [f"{f['arm']}, seed {f['seed']}: {f['why']}" for f in session.table().faults]
+    if faults:
+        out += [*faults[:FAULTS_SHOWN], f"{len(faults)} measurements are missing in all (gaps.csv)."]
     return out
 
 
@@ -431,6 +444,11 @@ class Written:
 
 def write(session: Session, folder: Path | None = None, formats: Sequence[str] = document.AT_ONCE) -> Written:
     """The report in all formats, from whatever rows the lab has."""
+    with index.reading(session.lab) as lab:
+        return _write(replace(session, lab=lab), folder, formats)
+
+
+def _write(session: Session, folder: Path | None, formats: Sequence[str]) -> Written:
     results = session.results()
     if not len(results.whole):
         raise SaccadeError(

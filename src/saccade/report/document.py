@@ -105,7 +105,7 @@ def write(
             "training.csv",
             to_csv([{k: r[k] for k in ("run", "images", "value", "n")} for r in table.at(metric="online")]).encode(),
         )
-        files["gaps.csv"] = ("gaps.csv", to_csv(table.gaps).encode())
+        files["gaps.csv"] = ("gaps.csv", to_csv([*table.gaps, *table.faults]).encode())
     files["verdicts.json"] = ("verdicts.json", _json(study, scale, chosen, verdicts, facts).encode())
     for s, (_, data) in zip(shown, made, strict=True):
         kept = {
@@ -155,7 +155,7 @@ def summary(verdicts: Sequence[Verdict]) -> str:
         counts.append(f"{n} {look.counted}" + (f" ({why})" if why else ""))
     listed = counts[0] if len(counts) == 1 else f"{', '.join(counts[:-1])} and {counts[-1]}"
     families = len({v.family for v in verdicts})
-    grouped = f" in {families} families" if families != len(verdicts) else ""
+    grouped = f" in {families} famil{'ies' if families != 1 else 'y'}" if families != len(verdicts) else ""
     return f"{len(verdicts)} claim{'s' if len(verdicts) != 1 else ''}{grouped}: {listed}."
 
 

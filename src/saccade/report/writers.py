@@ -120,6 +120,7 @@ class Document(NamedTuple):
     citation: Cell
     loud: str  # a warning before everything else
     blocks: tuple[Block, ...]
+    kind: str = ""  # what it is, where it is no report on a study
 
 
 def slug(text: str, gap: str = "-") -> str:
@@ -132,10 +133,11 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 def to_html(document: Document) -> str:
     esc = html.escape
-    question, study, scale, citation, loud, blocks = document
+    question, study, scale, citation, loud, blocks, kind = document
     style = resources.files("saccade.report").joinpath("style.css").read_text()
     titles = [b.title for b in blocks if isinstance(b, Section)]
     links = "".join(f'<li><a href="#{slug(t)}">{esc(t)}</a></li>' for t in titles)
+    first = titles[0] if titles else ""
     shout = f'<p class="loud" role="note">{esc(loud)}</p>\n' if loud else ""
     return f"""<!doctype html>
 <html lang="en">
@@ -148,9 +150,9 @@ def to_html(document: Document) -> str:
 {style}</style>
 </head>
 <body>
-{shout}<a class="skip" href="#verdicts">Skip to the verdicts</a>
+{shout}<a class="skip" href="#{slug(first)}">Skip to the {esc(first.lower())}</a>
 <header>
-<p class="over"><b>saccade</b> report on {esc(study)}, {esc(scale)} scale</p>
+<p class="over"><b>saccade</b> {esc(kind or f"report on {study}, {scale} scale")}</p>
 <h1>{esc(question)}</h1>
 <p>{_html_cell(citation)}</p>
 <nav aria-label="Sections"><ul>{links}</ul></nav>
@@ -255,7 +257,8 @@ def _inline_svg(shown: Shown) -> str:
 
 def to_markdown(document: Document) -> str:
     shout = [f"> **{_md(document.loud)}**"] if document.loud else []
-    about = f"saccade report on `{document.study}`, {_md(document.scale)} scale. {_md_cell(document.citation)}"
+    what = _md(document.kind) if document.kind else f"report on `{document.study}`, {_md(document.scale)} scale"
+    about = f"saccade {what}. {_md_cell(document.citation)}"
     return "\n\n".join([*shout, f"# {_md(document.question)}", about, *map(_md_block, document.blocks)]) + "\n"
 
 
@@ -360,13 +363,11 @@ TEX_TOP = r"""\documentclass[11pt]{article}
 
 
 def to_latex(document: Document) -> str:
-    question, study, scale, citation, loud, blocks = document
+    question, study, scale, citation, loud, blocks, kind = document
+    what = _tex(kind) if kind else f"report on \\texttt{{{_tex(study)}}}, {_tex(scale)} scale"
     comment = f"% {loud}\n" if loud else ""
     shout = f"\\fbox{{\\parbox{{0.96\\linewidth}}{{\\bfseries {_tex(loud)}}}}}\n\n" if loud else ""
-    top = (
-        f"{{\\LARGE\\bfseries\\raggedright {_tex(question)}\\par}}\n\n"
-        f"saccade report on \\texttt{{{_tex(study)}}}, {_tex(scale)} scale. {_tex_cell(citation)}\n\n"
-    )
+    top = f"{{\\LARGE\\bfseries\\raggedright {_tex(question)}\\par}}\n\nsaccade {what}. {_tex_cell(citation)}\n\n"
     return comment + TEX_TOP + shout + top + "\n".join(map(_tex_block, blocks)) + "\n\\end{document}\n"
 
 

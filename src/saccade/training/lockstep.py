@@ -11,7 +11,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import torch
@@ -21,11 +21,19 @@ from torch.nn import functional as F
 from saccade.spec import Recipe
 
 Event = TypeVar("Event")
-Answer = tuple[Tensor, Tensor, float]  # logits and loss before the step, seconds that it took
 TRIAL = 5  # steps of each kind that decide whether stacking pays
 PAYS = 1.05
 
 _gains: dict[tuple[Any, ...], float] = {}  # what trials of this process found
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Logits and loss before the step, and the seconds that this run's part of it took."""
+
+    logits: Tensor
+    loss: Tensor
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -38,7 +46,12 @@ class Ask:
     model: nn.Module
     optimizer: torch.optim.Optimizer
     recipe: Recipe
-    by_itself: Callable[[], Answer]
+    learn: Callable[[], tuple[Tensor, Tensor]]
+    asked: float = field(default_factory=time.perf_counter)
+
+    def by_itself(self) -> Answer:
+        began = time.perf_counter()
+        return Answer(*self.learn(), time.perf_counter() - began)
 
 
 @dataclass(frozen=True)
@@ -206,7 +219,7 @@ class Stack:
                 p.grad = grad
         self.optimizer.step()
         seconds = (time.perf_counter() - began) / n
-        return [(z, loss, seconds) for z, loss in zip(logits.detach(), losses.detach(), strict=True)]
+        return [Answer(z, loss, seconds) for z, loss in zip(logits.detach(), losses.detach(), strict=True)]
 
     def _forward(self, x: Tensor) -> Tensor:
         function: Callable[[Mapping[str, Tensor], Tensor], Tensor] = self.members[0].together  # type: ignore[assignment]

@@ -135,7 +135,7 @@ class Catalogue:
                     raise SaccadeError(f"a group has two runs of seed {row['seed']}; only seeds may differ in a group.")
                 one[row["seed"]] = values[key]
             series.append(one)
-        return comparison(*series, unit=unit)
+        return comparison(series[0], series[1], unit=unit)
 
 
 def comparison(a: Mapping[int, float], b: Mapping[int, float], unit: str = "points") -> Flat:
@@ -173,9 +173,7 @@ def columns(rows: Sequence[Flat]) -> Flat:
     made: Flat = {}
     for name in names:
         codes: dict[tuple[type, Any], int] = {}
-        coded = [
-            -1 if (v := row.get(name)) is None else codes.setdefault((type(v), v), len(codes)) for row in rows
-        ]
+        coded = [-1 if (v := row.get(name)) is None else codes.setdefault((type(v), v), len(codes)) for row in rows]
         values = [v for _, v in codes]
         made[name] = {"all": values[0]} if len(values) == 1 and -1 not in coded else {"values": values, "codes": coded}
     return {"keys": [row["run"] for row in rows], "columns": made}
@@ -259,7 +257,9 @@ class Measures:
         for key, value in zip(known["keys"], known["values"], strict=True):
             if key in found:
                 left = ", ".join(sorted(known["columns"]))
-                raise SaccadeError(f"{metric} has several rows per run; name the condition that tells them apart: {left}.")
+                raise SaccadeError(
+                    f"{metric} has several rows per run; name the condition that tells them apart: {left}."
+                )
             found[key] = value
         return found
 
@@ -285,8 +285,7 @@ def _is(value: Any, text: str) -> bool:
 
 
 def quantiles(most: int = 200) -> list[float]:
-    """Student t quantiles of the lab's level for 1, 2, ... degrees of freedom: intervals drawn from them are its own."""
+    """Student t quantiles of the lab's level for 1, 2, ... degrees of freedom: intervals use them."""
     from scipy.special import stdtrit
 
     return [float(stdtrit(df, 0.5 + stats.LEVEL / 2)) for df in range(1, most + 1)]
-

@@ -1,4 +1,4 @@
-"""What the explorer can be asked, each answer a JSON value. The server answers with them; the export writes them to files."""
+"""What the explorer can be asked, each answer a JSON value, for the server to send and the export to write."""
 
 from __future__ import annotations
 
@@ -66,7 +66,11 @@ class Explorer:
         known = self.catalogue.row(key) or {}
         told |= {k: known[k] for k in ("study", "scale", "arm") if k in known}
         told["seeds"] = sorted(
-            ({"run": r["run"], "seed": r["seed"], "state": r["state"]} for r in self.catalogue.rows() if _same(r, told)),
+            (
+                {"run": r["run"], "seed": r["seed"], "state": r["state"]}
+                for r in self.catalogue.rows()
+                if _same(r, told)
+            ),
             key=lambda r: r["seed"],
         )
         return told

@@ -78,9 +78,7 @@ class Looker:
     def states(self, key: str) -> list[dict[str, Any]]:
         """The moments of training at which the weights are known: the start always, since a seed makes it."""
         found = [{"state": "0", "label": "untrained"}]
-        found += [
-            {"state": f"{s:g}", "label": f"{100 * s:g} %"} for s in MILESTONES if self.lab.has_milestone(key, s)
-        ]
+        found += [{"state": f"{s:g}", "label": f"{100 * s:g} %"} for s in MILESTONES if self.lab.has_milestone(key, s)]
         if self.lab.done(key) is None and (self.lab.folder(key) / "state.sealed").exists():
             found.append({"state": "saved", "label": "last saved"})
         if (self.lab.folder(key) / "weights.safetensors").exists():
@@ -95,7 +93,11 @@ class Looker:
         with self._lock:
             began = time.perf_counter()
             wanted = asked.get("models")
-            if not isinstance(wanted, list) or not 1 <= len(wanted) <= 2 or not all(isinstance(m, dict) for m in wanted):
+            if (
+                not isinstance(wanted, list)
+                or not 1 <= len(wanted) <= 2
+                or not all(isinstance(m, dict) for m in wanted)
+            ):
                 raise SaccadeError('"models" must be a list of one or two, each with the key of its "run".')
             loaded = [self._load(m.get("run"), m.get("state", "")) for m in wanted]
             picture = asked.get("picture", {})
@@ -263,8 +265,7 @@ def maps_of(model: nn.Module, x: Tensor) -> list[tuple[str, Tensor]]:
         return [(f"layer {i}", p[0]) for i, p in enumerate(whole, 1)]
     given: dict[str, Tensor] = {}
     handles = [
-        m.register_forward_pre_hook(lambda _, args, name=n: given.__setitem__(name, args[0].detach()))
-        for n, m in found
+        m.register_forward_pre_hook(lambda _, args, name=n: given.__setitem__(name, args[0].detach())) for n, m in found
     ]
     try:
         model(x)
@@ -292,8 +293,7 @@ def attention(loaded: Loaded, x: Tensor, query: tuple[float, float] | None) -> l
         else:
             ask = query or (loaded.size / 2, loaded.size / 2)
             row, column = (
-                min(max(int((v - m) // s), 0), n - 1)
-                for v, m, s, n in zip(ask, margin, stride, (h, w), strict=True)
+                min(max(int((v - m) // s), 0), n - 1) for v, m, s, n in zip(ask, margin, stride, (h, w), strict=True)
             )
             token, at = prefix + row * w + column, [row, column]
         heads = p[:HEADS, token].float()

@@ -28,7 +28,7 @@ LARGEST = 512  # pixels on a side of an image from outside
 
 @dataclass(frozen=True)
 class Thing:
-    """What is moved: colour (3, s, s) and opacity (1, s, s), both in [0, 1]; and how its ink mixes with a background."""
+    """What is moved: colour (3, s, s) and opacity (1, s, s), in [0, 1], and how its ink mixes with a background."""
 
     colour: Tensor
     opacity: Tensor
@@ -157,7 +157,9 @@ def compose(stock: Stock, asked: Mapping[str, Any]) -> tuple[Tensor, int | None]
     move = asked.get("move", {})
     if not isinstance(move, dict):
         raise SaccadeError('"move" must have dx, dy, turn and scale.')
-    named = {name: real(move.get(name, start), name) for name, start in (("dx", 0), ("dy", 0), ("turn", 0), ("scale", 1))}
+    named = {
+        name: real(move.get(name, start), name) for name, start in (("dx", 0), ("dy", 0), ("turn", 0), ("scale", 1))
+    }
     if not 0.05 <= named["scale"] <= 8 or max(abs(named["dx"]), abs(named["dy"])) > 4 * size:
         raise SaccadeError("the object can be scaled by 0.05 to 8, and shifted by four times the image's side.")
     scene = _scene(stock, asked.get("scene"), own, size)

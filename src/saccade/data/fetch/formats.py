@@ -28,6 +28,8 @@ Decoder = Callable[[Reader], dict[str, Bytes] | None]
 # The largest file of any of these sets has 47 MB; a compressed one that grows beyond this is something else.
 LARGEST = 64 * 2**20
 
+MOST_ROWS = 10_000  # images in a batch of CIFAR-10
+
 # Both spellings are in use: the hyphens are the original, the dots come from an old unpacking tool.
 IDX = {
     "train_x": ("train-images-idx3-ubyte", "train-images.idx3-ubyte"),
@@ -214,7 +216,7 @@ def _parse_pickle(name: str, raw: bytes) -> tuple[Bytes, Bytes]:
 
 def read_png(read: Reader) -> dict[str, Bytes] | None:
     """CIFAR-10 as wide PNGs: a row of 1024 RGB pixels for each picture; labels as JSON lists."""
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image
 
     arrays = {}
     for split, batches in BATCHES.items():
@@ -226,15 +228,19 @@ def read_png(read: Reader) -> dict[str, Bytes] | None:
                 return None
             try:
                 with Image.open(io.BytesIO(raw), formats=["PNG"]) as picture:
-                    if picture.mode != "RGB" or picture.width != 1024:
-                        raise Unusable(f"{name} is not an RGB picture 1024 pixels wide")
+                    # Before a pixel is decoded: a header of half a megabyte can ask for gigabytes.
+                    if picture.mode != "RGB" or picture.width != 1024 or not 0 < picture.height <= MOST_ROWS:
+                        raise Unusable(f"{name} is not an RGB image 1024 pixels wide and at most {MOST_ROWS} high")
                     pages.append(np.asarray(picture).reshape(-1, 32, 32, 3).transpose(0, 3, 1, 2))
-            except (UnidentifiedImageError, Image.DecompressionBombError, OSError, SyntaxError) as error:
+            except Unusable:
+                raise
+            # A broken or hostile PNG (malformed text chunks, say) raises nearly anything; all of it means the same.
+            except Exception as error:
                 raise Unusable(f"{name} is not a whole PNG file") from error
         arrays[f"{split}_x"] = np.concatenate(pages)
         try:
             arrays[f"{split}_y"] = np.array(json.loads(labels or b""), np.uint8)
-        except (ValueError, TypeError, OverflowError) as error:
+        except (ValueError, TypeError, OverflowError, RecursionError) as error:
             raise Unusable(f"{LABELS[split]} is not a list of labels") from error
     return arrays
 

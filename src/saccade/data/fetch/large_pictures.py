@@ -132,7 +132,7 @@ def files() -> tuple[Path, ...]:
         if finding.state == "missing":
             raise SaccadeError(f"{NAME} is not in {_home().parent} yet; fetch it with `{FETCH}`.")
         if finding.state == "damaged":
-            raise SaccadeError(f"{finding.file} is damaged; mend it with `{finding.remedy}`.")
+            raise SaccadeError(f"{finding.file} is damaged; repair it with `{finding.remedy}`.")
     return tuple(_home() / p.file for p in PICTURES)
 
 

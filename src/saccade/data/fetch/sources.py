@@ -44,7 +44,7 @@ DRAWN = {
 
 @dataclass(frozen=True)
 class Finding:
-    """One file of a set as `verify` found it: ok, missing or damaged, with the command that mends it."""
+    """One file of a set as `verify` found it: ok, missing or damaged, with the command that repairs it."""
 
     name: str
     file: str
@@ -54,7 +54,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Status:
-    """What is known of a set without reading it: `ready`, `not fetched`, `damaged` or `drawn on demand`."""
+    """What is known of a set without reading it: `ready`, `not fetched`, `incomplete`, `damaged`, `drawn on demand`."""
 
     name: str
     about: str
@@ -92,7 +92,7 @@ def load(name: str, split: str, *, folder: Path | str | None = None) -> Pair:
     manifest = sets.manifest_of(home)
     if manifest is None:
         raise SaccadeError(f"{data.name} is not in {home.parent} yet; fetch it with `saccade data fetch {data.name}`.")
-    x, y = (sets.read(home, key, data.arrays[key], manifest) for key in (f"{split}_x", f"{split}_y"))
+    x, y = (sets.read(home, key, data.arrays[key]) for key in (f"{split}_x", f"{split}_y"))
     return x, y
 
 
@@ -118,13 +118,17 @@ def status(name: str, *, folder: Path | str | None = None) -> Status:
         return found(state="damaged")
     if manifest is None:
         return found(state="not fetched")
-    size = sum(entry["file_bytes"] for entry in manifest["arrays"].values())
+    if sets.absent(home, data.arrays):
+        return found(state="incomplete", source=manifest["source"], date=manifest["date"])
+    size = sum((home / f"{name}.npy").stat().st_size for name in data.arrays)
     return found(state="ready", source=manifest["source"], date=manifest["date"], size_bytes=size)
 
 
 def verify(name: str | None = None, *, folder: Path | str | None = None) -> list[Finding]:
     """Every file of one set, or of all sets, with every byte read again."""
-    findings = []
+    findings: list[Finding] = []
+    if name is not None and name.replace("-", "_") in DRAWN:
+        return findings
     for data in SETS.values() if name is None else [_find(name)]:
         home = _home(data, folder)
         for file, state in sets.inspect(home, data.arrays):

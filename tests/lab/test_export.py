@@ -1,0 +1,110 @@
+"""Exports: what comes out of one lab goes into another unchanged, and nothing damaged or hostile does."""
+
+import hashlib
+import json
+import lzma
+
+import pytest
+
+from saccade.lab import export
+from saccade.lab.plan import TRAINING, table_of
+from saccade.lab.store import Lab, seal, write_atomic
+from saccade.spec import DamagedFile, Probe, Recipe, Run, SaccadeError, Task
+
+PROBE = Probe("accuracy", n=10)
+
+
+def a_lab(folder, seeds=3):
+    lab = Lab(folder).open()
+    tasks = []
+    for seed in range(seeds):
+        run = Run("lenet", "digits_on_backgrounds", Recipe(64), seed)
+        lease = lab.claim(run, {"versions": {}})
+        rows = [{"metric": "accuracy", "value": 0.5 + seed / 10, "n": 10, "at": {"split": "id"}}]
+        lab.put_rows(run.key, PROBE, 1, rows, b"outcomes of images")
+        lab.put_rows(run.key, PROBE, 1, rows, share=0.75)
+        lab.put_rows(run.key, TRAINING, 1, [{"metric": "parameters", "value": 62006, "n": 1, "at": {}}])
+        lab.save_milestone(run.key, 0.75, b"weights on the way")
+        lab.finish(run.key, {"outcome": "finished", "reason": "", "seconds": 1.0, "step": 4}, b"weights")
+        lease.release()
+        tasks.append(Task(run, (PROBE,)))
+    return lab, tasks
+
+
+def test_an_import_into_an_empty_lab_gives_the_same_tables(tmp_path):
+    lab, tasks = a_lab(tmp_path / "a")
+    assert export.write(lab, tmp_path / "runs.jsonl.xz") == 3
+    other = Lab(tmp_path / "b")
+    assert len(export.read(other, tmp_path / "runs.jsonl.xz").added) == 3
+    for share in (0.75, 1.0):
+        assert table_of(other, tasks, share) == table_of(lab, tasks, share)
+    assert all(other.damage(t.run.key) == [] for t in tasks)
+
+
+def test_a_second_import_adds_only_what_is_missing(tmp_path):
+    lab, tasks = a_lab(tmp_path / "a")
+    export.write(lab, tmp_path / "x")
+    lab.put_rows(tasks[0].run.key, Probe("accuracy", n=20), 1, [])
+    other, _ = a_lab(tmp_path / "b")
+    export.write(lab, tmp_path / "y")
+    came = export.read(other, tmp_path / "y")
+    assert (came.added, len(came.already_here), came.rows_added) == ((), 3, 1)
+    assert other.weights(tasks[0].run.key) == b"weights"  # its own files stay
+
+
+def test_an_imported_run_says_that_it_has_no_weights(tmp_path):
+    lab, tasks = a_lab(tmp_path / "a", 1)
+    export.write(lab, tmp_path / "x")
+    other = Lab(tmp_path / "b")
+    export.read(other, tmp_path / "x")
+    with pytest.raises(SaccadeError, match="came from an export"):
+        other.weights(tasks[0].run.key)
+
+
+def test_studies_registration_goes_along(tmp_path):
+    lab, _ = a_lab(tmp_path / "a", 1)
+    write_atomic(lab.study_folder("digits") / "large" / "registration.json", seal({"entries": []}))
+    export.write(lab, tmp_path / "x")
+    export.read(Lab(tmp_path / "b"), tmp_path / "x")
+    assert (tmp_path / "b/studies/digits/large/registration.json").exists()
+
+
+def rewritten(source, target, change):
+    """The export with one line changed and its checksum made right again, as a hostile author would."""
+    lines = lzma.decompress(source.read_bytes()).decode().splitlines()[:-1]
+    document = json.loads(lines[1])
+    change(document)
+    lines[1] = json.dumps(document)
+    text = "".join(line + "\n" for line in lines)
+    text += json.dumps({"sha256": hashlib.sha256(text.encode()).hexdigest()}) + "\n"
+    target.write_bytes(lzma.compress(text.encode()))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda d: d.update(key="../../../etc/passwd"),
+        lambda d: d["rows"].update({"../../x.json": {"rows": []}}),
+        lambda d: d["described"]["run"].update(seed=99),
+        lambda d: d.update(rows=[1]),
+        lambda d: d.pop("done"),
+    ],
+)
+def test_a_hostile_export_writes_nothing(tmp_path, change):
+    lab, _ = a_lab(tmp_path / "a", 1)
+    export.write(lab, tmp_path / "x")
+    rewritten(tmp_path / "x", tmp_path / "y", change)
+    with pytest.raises(DamagedFile, match="does not match its key"):
+        export.read(Lab(tmp_path / "b"), tmp_path / "y")
+    assert not (tmp_path / "b").exists()
+
+
+@pytest.mark.parametrize("spoil", [lambda b: b[:-20], lambda b: b"no xz", lambda b: b""])
+def test_a_damaged_export_is_one_sentence(tmp_path, spoil):
+    lab, _ = a_lab(tmp_path / "a", 1)
+    export.write(lab, tmp_path / "x")
+    (tmp_path / "x").write_bytes(spoil((tmp_path / "x").read_bytes()))
+    with pytest.raises(DamagedFile, match="export it again"):
+        export.read(Lab(tmp_path / "b"), tmp_path / "x")
+    with pytest.raises(SaccadeError, match="no file"):
+        export.read(Lab(tmp_path / "b"), tmp_path / "nothing")
