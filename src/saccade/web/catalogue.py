@@ -7,15 +7,16 @@ import threading
 import time
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from saccade import stats
 from saccade.lab.store import Lab
 from saccade.report.figures import jsonable
-from saccade.spec import SCALES, Evidence, SaccadeError, Scale, suggest
-from saccade.study import Study
+from saccade.spec import Evidence, SaccadeError, suggest
+from saccade.study import MIN_PAIRS
 from saccade.web import runs
 from saccade.web.runs import Flat, Seen
+from saccade.web.studies import Place
 
 LOOK_EVERY = 1.0  # seconds between looks at the folder, and
 REST = 8.0  # at least this many times as long as a look took
@@ -26,8 +27,8 @@ KNOWN_SETTINGS = 4096  # distinct conditions that are offered for choosing
 class Catalogue:
     """Rows of every run with the version at which each last changed. `look` brings it up to date."""
 
-    def __init__(self, lab: Lab, studies: Callable[[], Sequence[Study]] = tuple) -> None:
-        self.lab, self.studies = lab, studies
+    def __init__(self, lab: Lab, places: Callable[[], Mapping[str, Place]] = dict) -> None:
+        self.lab, self.places = lab, places
         self.version = 0
         self.complete = False  # whether every folder has been looked at once
         self._seen: dict[str, Seen] = {}
@@ -35,7 +36,7 @@ class Catalogue:
         self._rows: dict[str, Flat] = {}
         self._changed: dict[str, int] = {}
         self._gone: dict[str, int] = {}
-        self._named: dict[str, Place] = {}
+        self._named: Mapping[str, Place] = {}
         self._measures = Measures(lab, lambda key: self._named[key].probes if key in self._named else ())
         self._whole: tuple[int, Any] | None = None
         self._lock = threading.Lock()
@@ -50,7 +51,6 @@ class Catalogue:
         self._stop.set()
 
     def _watch(self) -> None:
-        self._named = named(self.studies())
         while not self._stop.is_set():
             began = time.monotonic()
             self.look()
@@ -58,7 +58,10 @@ class Catalogue:
 
     def look(self) -> None:
         """Read what changed in the folder. A long look shows what it has after every so many runs."""
-        self._named = self._named or named(self.studies())
+        places = self.places()
+        if places is not self._named:  # a study that the lab did not have before: its runs get their names
+            self._named = places
+            self._read.clear()
         stamps = list(runs.changed(self.lab, self._seen).items())
         for start in range(0, len(stamps) or 1, AT_ONCE):
             runs.read(self.lab, dict(stamps[start : start + AT_ONCE]), self._seen)
@@ -69,7 +72,8 @@ class Catalogue:
         with self._lock:
             version, new = self.version + 1, False
             for key in [k for k in self._rows if k not in self._seen]:
-                del self._rows[key], self._changed[key], self._read[key]
+                del self._rows[key], self._changed[key]
+                self._read.pop(key, None)
                 self._gone[key], new = version, True
             for key, kept in self._seen.items():
                 if self._read.get(key) is kept:
@@ -156,8 +160,6 @@ def _text(evidence: Evidence) -> str:
 
 
 def _says(evidence: Evidence, p: float) -> str:
-    from saccade.study import MIN_PAIRS
-
     if evidence.estimate.n < MIN_PAIRS:
         return f"too few seeds ({evidence.estimate.n} of {MIN_PAIRS})"
     if p >= stats.ALPHA:
@@ -175,26 +177,6 @@ def columns(rows: Sequence[Flat]) -> Flat:
         values = [v for _, v in codes]
         made[name] = {"all": values[0]} if len(values) == 1 and -1 not in coded else {"values": values, "codes": coded}
     return {"keys": [row["run"] for row in rows], "columns": made}
-
-
-class Place(NamedTuple):
-    """Where a run belongs, and what is asked of it there."""
-
-    study: str
-    scale: str
-    arm: str
-    probes: tuple[str, ...]
-
-
-def named(studies: Iterable[Study]) -> dict[str, Place]:
-    """The place of every run of these studies with their default choices; of several scales the smallest."""
-    found: dict[str, Place] = {}
-    for study in studies:
-        for scale in SCALES:
-            for task in study.tasks(Scale(scale), study.choose({})):
-                place = Place(study.name, scale, task.arm or task.run.model, tuple(p.key for p in task.probes))
-                found.setdefault(task.run.key, place)
-    return found
 
 
 class Measures:

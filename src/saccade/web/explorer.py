@@ -25,7 +25,7 @@ class Explorer:
     def __init__(self, lab: Lab, files: Sequence[str] = ()) -> None:
         self.lab = lab
         self.studies = Studies(lab, files)
-        self.catalogue = Catalogue(lab, self.studies.all)
+        self.catalogue = Catalogue(lab, self.studies.places)
         self.born = uuid.uuid4().hex[:8]  # tells a page that the server was started anew
         self._look: Any = None
         self._lock = threading.Lock()

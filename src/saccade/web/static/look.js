@@ -62,6 +62,7 @@ export async function show(root, route, { follow, address, lab }) {
     if (busy) { dirty = true; return; }
     busy = true;
     dirty = false;
+    root.dataset.busy = "1";
     const began = performance.now();
     try {
       const asked = { models: view.runs.map((run, i) => run && { run, state: view.states[i] || "", layers: view.layers[i] || undefined }).filter(Boolean), picture: picture(), query: view.query };
@@ -81,6 +82,7 @@ export async function show(root, route, { follow, address, lab }) {
     } finally {
       busy = false;
       if (dirty && !closed) ask();
+      else root.dataset.busy = "";
     }
   }
 
@@ -213,7 +215,7 @@ export async function show(root, route, { follow, address, lab }) {
     return [
       h("p.says-line", {}, "says ", h("b", { class: right === null ? "" : right ? "right" : "wrong" }, names[best] ?? best), ` with ${scaled(a.probabilities[best], true, 0)} %`, right === null ? "" : right ? h("span.right", {}, " ✓") : h("span.wrong", {}, ` ✗ it is ${names[answer.label] ?? answer.label}`)),
       h("table.bars", { "aria-label": "Logits and probabilities" }, h("tbody", {}, a.probabilities.map((p, k) => h("tr", { class: `${k === best ? "best" : ""} ${k === answer.label && view.mode === "set" ? "true-label" : ""}` },
-        h("th", { scope: "row" }, names[k] ?? k), h("td.bar", {}, h("i", { style: { width: `${100 * p}%`, background: colour(family) } })), h("td.num", { data: { logit: String(k) } }, a.logits[k].toFixed(2)))))),
+        h("th", { scope: "row" }, names[k] ?? k), h("td.bar", {}, h("i", { style: { width: `${100 * p}%`, background: colour(family) } })), h("td.num", { data: { logit: String(k) }, title: `logit ${a.logits[k].toPrecision(8)}` }, a.logits[k].toFixed(2)))))),
     ];
   }
 
