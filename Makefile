@@ -25,7 +25,7 @@ $(VENV)/.dev: $(VENV)/.core
 	@touch $@
 
 demo: $(VENV)/.core
-	@$(BIN)/python -m saccade.cli.demo --lab $(LAB)
+	@$(BIN)/saccade demo --lab $(LAB)
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n auto --dist loadgroup
