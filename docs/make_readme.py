@@ -108,6 +108,7 @@ def _evidence(told: dict[str, Any] | None) -> Evidence | None:
 def models(prefix: str) -> str:
     """The models that come with the package, and what they reach."""
     lines = ["| name | model | parameters | images seen | seen backgrounds | unseen backgrounds |", "|---|---|---|---|---|---|"]
+    n = 0
     for card in shipped.cards().values():
         (seen, n), (unseen, _) = card.accuracy("id"), card.accuracy("ood")
         what = f"`{card.run.model}`, x = {card.run.data_args['backgrounds']}"
