@@ -1,7 +1,7 @@
 """Pages whose facts come from the registry and from results/: python docs/make_pages.py
 
-docs/probes/NAME.md, docs/models/FAMILY.md, their index pages, and docs/gallery.md. Files of those folders that are not
-made here any more are removed.
+docs/gallery.md, docs/models/FAMILY.md and the index pages are made whole. Of docs/probes/NAME.md only what stands between
+the marks is made; a probe without a page gets one that says what its file says.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ FAMILIES = {
 }
 # A probe that any model and any labelled images can be asked; the others need data or a model of their kind.
 ANYWHERE = ("accuracy", "calibration", "corruptions", "cue_conflict", "image_transforms", "occlusion", "patch_shuffle")
+START, END = "<!-- facts: made by docs/make_pages.py -->", "<!-- end of facts -->"
 DRAWN = '{"digits": "procedural_digits", "scenes": "procedural_textures"}'
 
 
@@ -98,19 +99,30 @@ def asked_by(names: list[str]) -> str:
 
 
 def probe_page(card: Card, names: list[str]) -> str:
-    parts = [f"# {card.name}", question(card), rest(card), f"**Gives:** {card.about}", "## Settings", arguments(card)]
+    """The page as it is, with fresh facts."""
+    file = DOCS / "probes" / f"{card.name}.md"
+    first = "\n\n".join(p for p in (f"# {card.name}", question(card), rest(card)) if p)
+    said = file.read_text("utf-8") if file.exists() else first
+    before, mark, after = said.partition(START)
+    after = after.partition(END)[2] if mark else ""
+    return f"{before.rstrip()}\n\n{START}\n{facts(card, names)}\n{END}\n{after.lstrip()}"
+
+
+def facts(card: Card, names: list[str]) -> str:
+    parts = [f"**Gives:** {card.about}", "## Settings", arguments(card)]
     parts += [f"Version {card.version}; rows of an older version are measured again.", "**Asked by:** " + asked_by(names)]
     if card.name in ANYWHERE:
-        setting = "splits=(\"ood\",)" if card.name == "accuracy" else "split=\"ood\""
+        setting = 'splits=("ood",)' if card.name == "accuracy" else 'split="ood"'
         parts += [
             "## Ask it of any model",
-            f"```python\nimport saccade as sc\nfrom torch import nn\n\nmine = nn.Sequential(nn.Flatten(), nn.Linear(3072, 10))\n"
+            "```python\nimport saccade as sc\nfrom torch import nn\n\n"
+            "mine = nn.Sequential(nn.Flatten(), nn.Linear(3072, 10))\n"
             f"drawn = {DRAWN}  # leave out for MNIST on CIFAR-10\n"
-            f"asked = sc.Probe(\"{card.name}\", {setting}, n=20)\n"
-            f"table = sc.probe(mine, [asked], \"digits_on_backgrounds\", data_args=drawn)\n"
-            f"assert len(table) > 0\nprint({{row[\"metric\"] for row in table}})\n```",
+            f'asked = sc.Probe("{card.name}", {setting}, n=20)\n'
+            'table = sc.probe(mine, [asked], "digits_on_backgrounds", data_args=drawn)\n'
+            'assert len(table) > 0\nprint({row["metric"] for row in table})\n```',
         ]
-    return "\n\n".join(p for p in parts if p) + "\n"
+    return "\n\n".join(parts)
 
 
 def rest(card: Card) -> str:
@@ -181,13 +193,9 @@ def plain_title(title: str) -> str:
 
 
 def write() -> None:
-    made = pages()
     for folder in ("probes", "models"):
         (DOCS / folder).mkdir(exist_ok=True)
-        for file in (DOCS / folder).glob("*.md"):
-            if file not in made:
-                file.unlink()
-    for file, text in made.items():
+    for file, text in pages().items():
         file.write_text(text, encoding="utf-8")
 
 

@@ -7,7 +7,7 @@ ROOT = Path(__file__).parent.parent / "src" / "saccade"
 
 # Bottom to top. A module imports from entries to its left and from rows above; a package's entry covers all its files.
 ORDER = [
-    ["errors", "spec"],
+    ["errors", "arguments", "spec"],
     ["registry", "stats", "lab.table", "lab.lease", "lab.store"],
     ["report.figures", "subjects.scores"],
     ["report.axes", "report.draw", "study", "cli.terminal", "report.budget"],

@@ -170,15 +170,15 @@ def test_a_folder_of_pictures(tmp_path):
     ("name", "change", "says"),
     [
         ("mosaic", {"only": (1, 2, 3)}, "needs pictures of 4 different classes, and there are only 3"),
-        ("mosaic", {"n": 0}, "n must be at least 1"),
+        ("mosaic", {"n": 0}, "n of mosaic must be a whole number from 1"),
         ("mosaic", {"route": "reprot"}, "did you mean report"),
         ("mosaic", {"crop": "center"}, "did you mean centre"),
         ("mosaic", {"of": "cifr10"}, "did you mean cifar10"),
-        ("small_object", {"scale": 0}, "scale must be above 0"),
-        ("small_object", {"scale": 1.5}, "at most 1"),
+        ("small_object", {"scale": 0}, "scale of small_object must be a number from"),
+        ("small_object", {"scale": 1.5}, "to 1, not 1.5"),
         ("small_object", {"backdrop": "procedural_texture"}, "did you mean procedural_textures"),
         ("small_object", {"backdrop": "./nowhere"}, "no folder ./nowhere"),
-        ("small_object", {"split": "held_out"}, 'no split "held_out"'),
+        ("small_object", {"split": "held_out"}, 'split of small_object must be one of train, test, not "held_out"'),
     ],
 )
 def test_one_sentence_for_bad_input(name, change, says):
@@ -211,7 +211,7 @@ def test_fetched_pictures_are_checked_kept_with_their_authors_and_used(tmp_path,
     assert [p.shape[1:] for p in used.behind.pictures] == [(100, 1100)] * 2  # three pixels in one
     (home / "p1.jpg").write_bytes(b"damaged")
     backdrops.fetched.cache_clear()
-    with pytest.raises(SaccadeError, match=r"p1\.jpg is damaged; mend it with .*--again"):
+    with pytest.raises(SaccadeError, match=r"p1\.jpg is damaged; repair it with .*--again"):
         small_object("test", n=2, backdrop="nature_photos", **OF)
     (given / "p1.jpg").write_bytes(b"another picture")
     monkeypatch.setattr("shutil.which", lambda name: None)

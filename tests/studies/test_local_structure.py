@@ -369,5 +369,5 @@ def test_the_study_runs_at_smoke_on_drawn_data(tmp_path):
     assert all(len(measures.native(table, arm=arm)) == 2 for arm in MAIN)
     assert len(table.series("use", arm=WINDOWS, ingredient="content")) == 2
     assert {v.reason for v in ran.verdicts()} == {Reason.OUT_OF_REACH}
-    report = pipeline.write(ran)["md"].read_text()
+    report = pipeline.write(ran).paths["md"].read_text()
     assert report.startswith("> **DRAWN DATA") and "E-C1" in report

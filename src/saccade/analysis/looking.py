@@ -25,6 +25,7 @@ from saccade.subjects.fit import Facts, fit
 from saccade.subjects.subject import standardise
 
 MOST_SHOWN = 12  # layers and heads in a figure; more are left out, evenly, and said
+COLOURS = "magma"  # dark to light in grey too, and safe for colour-blind readers
 SIDE = 96  # pixels of a map in a figure
 LARGEST, USUAL = 256, 224  # an image above the first is made the second, for a model that takes any size
 
@@ -76,7 +77,7 @@ class Attention:
         return self.layers[layer]
 
     def figure(self) -> figures.ImageGrid:
-        """The image and a map for each layer and head, each scaled to its own largest value."""
+        """The image and a map for each layer and head, each from zero (dark) to its own largest value (light)."""
         with_grid = [i for i, one in enumerate(self.layers) if one.grid is not None]
         shown = _some(with_grid)
         across = max((min(self.layers[i].heads, MOST_SHOWN) for i in shown), default=0)
@@ -126,8 +127,10 @@ class Attention:
         return np.asarray(F.interpolate(x, size=(SIDE, SIDE), mode="bilinear", antialias=True)[0].clamp(0, 1).numpy())
 
     def _drawn(self, layer: int, head: int) -> np.ndarray:
+        import matplotlib
+
         grid = self.map(layer, head)
-        return grid / max(float(grid.max()), 1e-12)
+        return np.asarray(matplotlib.colormaps[COLOURS](grid / max(float(grid.max()), 1e-12))[..., :3])
 
 
 def attention(

@@ -181,6 +181,8 @@ def open_session(
     for task in tasks:
         registry.check_args("model", task.run.model, task.run.model_args)
         registry.check_args("data", task.run.data, task.run.data_args)
+        for probe in task.probes:
+            registry.check_args("probe", probe.name, probe.settings)
     tasks = identity.identify(tasks)
     session = Session(study, scale, chosen, Lab(lab), tasks, only=only)
     asked = _read_seeds(session)

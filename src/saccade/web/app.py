@@ -123,7 +123,9 @@ def create(explorer: Explorer) -> ASGIApp:
         post("/api/look/stock", lambda asked: explorer.looker().stock(asked), look_turn),
     ]
     handlers = {HTTPException: refused, SaccadeError: mistaken, DamagedFile: damaged, Exception: broken}
-    return Guard(Starlette(routes=routes, exception_handlers=handlers, lifespan=life))  # type: ignore[arg-type]
+    app = Starlette(routes=routes, exception_handlers=handlers, lifespan=life)  # type: ignore[arg-type]
+    app.router.redirect_slashes = False
+    return Guard(app)
 
 
 def as_json(value: Any, status: int = 200) -> Response:

@@ -19,6 +19,7 @@ from saccade.web.runs import Flat, Seen
 
 LOOK_EVERY = 1.0  # seconds between looks at the folder, and
 REST = 8.0  # at least this many times as long as a look took
+AT_ONCE = 2000  # runs that a long first look reads before it shows them
 KNOWN_SETTINGS = 4096  # distinct conditions that are offered for choosing
 
 
@@ -30,6 +31,7 @@ class Catalogue:
         self.version = 0
         self.complete = False  # whether every folder has been looked at once
         self._seen: dict[str, Seen] = {}
+        self._read: dict[str, Seen] = {}
         self._rows: dict[str, Flat] = {}
         self._changed: dict[str, int] = {}
         self._gone: dict[str, int] = {}
@@ -38,7 +40,6 @@ class Catalogue:
         self._whole: tuple[int, Any] | None = None
         self._lock = threading.Lock()
         self._stop = threading.Event()
-        self._looked: tuple[float, float] = (0.0, 0.0)  # when, and how long it took
 
     def start(self) -> Catalogue:
         """Look now and then in a thread of its own, until `stop`."""
@@ -56,27 +57,31 @@ class Catalogue:
             self._stop.wait(max(LOOK_EVERY, REST * (time.monotonic() - began)))
 
     def look(self) -> None:
-        """Read what changed in the folder, and count one version up if anything did."""
+        """Read what changed in the folder. A long look shows what it has after every so many runs."""
         self._named = self._named or named(self.studies())
-        found = {r["run"]: r for r in runs.rows(self.lab, self._seen)}
+        stamps = list(runs.changed(self.lab, self._seen).items())
+        for start in range(0, len(stamps) or 1, AT_ONCE):
+            runs.read(self.lab, dict(stamps[start : start + AT_ONCE]), self._seen)
+            self._publish(complete=start + AT_ONCE >= len(stamps))
+
+    def _publish(self, complete: bool) -> None:
+        """Count one version up if anything is new."""
         with self._lock:
-            version = self.version + 1
-            gone = [k for k in self._rows if k not in found]
-            changed = [k for k, r in found.items() if self._rows.get(k) is not r]
-            for key in gone:
-                del self._rows[key], self._changed[key]
-                self._gone[key] = version
-            new = bool(gone)
-            for key in changed:
-                row, at = found[key], self._named.get(key)
+            version, new = self.version + 1, False
+            for key in [k for k in self._rows if k not in self._seen]:
+                del self._rows[key], self._changed[key], self._read[key]
+                self._gone[key], new = version, True
+            for key, kept in self._seen.items():
+                if self._read.get(key) is kept:
+                    continue
+                row, at = dict(kept.row), self._named.get(key)
                 if at is not None:
                     row |= {"study": at.study, "scale": at.scale, "arm": at.arm}
-                same = key in self._rows and self._rows[key] == row
-                self._rows[key] = row
-                if not same:
-                    self._changed[key], new = version, True
-            if new or not self.complete:
-                self.version, self.complete = version, True
+                self._read[key] = kept
+                if self._rows.get(key) != row:
+                    self._rows[key], self._changed[key], new = row, version, True
+            if new or complete > self.complete:
+                self.version, self.complete = version, self.complete or complete
 
     def rows(self) -> list[Flat]:
         with self._lock:
@@ -126,7 +131,7 @@ class Catalogue:
                     raise SaccadeError(f"a group has two runs of seed {row['seed']}; only seeds may differ in a group.")
                 one[row["seed"]] = values[key]
             series.append(one)
-        return comparison(*series, unit=unit)
+        return comparison(series[0], series[1], unit=unit)
 
 
 def comparison(a: Mapping[int, float], b: Mapping[int, float], unit: str = "points") -> Flat:
@@ -298,7 +303,7 @@ def _is(value: Any, text: str) -> bool:
 
 
 def quantiles(most: int = 200) -> list[float]:
-    """Student t quantiles of the lab's level for 1, 2, ... degrees of freedom: intervals drawn from them are its own."""
+    """Student t quantiles of the lab's level for 1, 2, ... degrees of freedom: intervals use them."""
     from scipy.special import stdtrit
 
     return [float(stdtrit(df, 0.5 + stats.LEVEL / 2)) for df in range(1, most + 1)]

@@ -1,4 +1,4 @@
-"""What the explorer can be asked, each answer a JSON value. The server answers with them; the export writes them to files."""
+"""What the explorer can be asked, each answer a JSON value, for the server to send and the export to write."""
 
 from __future__ import annotations
 

@@ -35,15 +35,22 @@ def rows(lab: Lab, seen: dict[str, Seen] | None = None) -> list[Flat]:
     The one place where the explorer learns which runs there are.
     """
     seen = {} if seen is None else seen
+    read(lab, changed(lab, seen), seen)
+    return [kept.row for kept in seen.values()]
+
+
+def changed(lab: Lab, seen: dict[str, Seen]) -> dict[str, int]:
+    """Runs to be read (again), with their folders' times of change; those that are gone leave `seen`."""
     stamps = dict(_stamps(lab))
     for key in [k for k in seen if k not in stamps]:
         del seen[key]
+    return {k: t for k, t in stamps.items() if (one := seen.get(k)) is None or one.stamp != t or not one.settled}
+
+
+def read(lab: Lab, stamps: Mapping[str, int], seen: dict[str, Seen]) -> None:
     for key, stamp in stamps.items():
-        kept = seen.get(key)
-        if kept is None or kept.stamp != stamp or not kept.settled:
-            made = row(lab, key)
-            seen[key] = Seen(stamp, made, settled=made["state"] not in ("running", "waiting"))
-    return [kept.row for kept in seen.values()]
+        made = row(lab, key)
+        seen[key] = Seen(stamp, made, settled=made["state"] not in ("running", "waiting"))
 
 
 def _stamps(lab: Lab) -> Iterator[tuple[str, int]]:

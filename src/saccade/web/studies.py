@@ -118,7 +118,7 @@ class Studies:
             "claims": len(study.claims),
             "sittings": sittings,
             "costs": {s: study.costs[s] for s in SCALES if s in study.costs},
-            "command": f"saccade run {name} --scale {next((s for s in ('demo', 'smoke') if s in study.costs), 'smoke')}",
+            "command": f"saccade run {name} --scale {'demo' if 'demo' in study.costs else 'smoke'}",
         }
 
     def document(self, name: str, folder: str) -> Flat:

@@ -18,10 +18,12 @@ export async function show(root, route, { follow, address, lab }) {
   if (STATIC) rows = await saved.open().then((l) => l?.rows || []);
   else { await store.load(); rows = candidates(lab); }
   if (!rows.length) {
-    put(root, STATIC ? empty("No models in this export", h("p", {}, "It was written without a Look page."))
+    if (!STATIC && !store.isComplete()) put(root, h("p.wait", {}, "Reading the lab…"));
+    else put(root, STATIC ? empty("No models in this export", h("p", {}, "It was written without a Look page."))
       : empty("No trained model yet", h("p", {}, "This page needs a finished run. The smallest study trains eight models in a minute:"), copyable(`saccade run digits_on_backgrounds --scale smoke --lab ${lab.root}`)));
-    const off = store.onRows(() => { if (candidates(lab).length) { off(); show(root, route, { follow, address, lab }); } });
-    return { title: "Look", close: off };
+    let inner = null;
+    const off = store.onRows(async () => { if (candidates(lab).length || store.isComplete()) { off(); inner = await show(root, route, { follow, address, lab }); } });
+    return { title: "Look", close: () => { off(); inner?.close?.(); } };
   }
   const view = read(route.query);
   if (!view.runs[0] || !rows.some((r) => r.run === view.runs[0])) view.runs[0] = view.runs[0] && !STATIC ? view.runs[0] : suggest(rows)[0];

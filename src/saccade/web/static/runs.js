@@ -1,6 +1,6 @@
 // Runs: a list of any length that filters as one types, and groups of seeds with means, intervals and tests.
 
-import { add, badge, h, put, announce } from "./dom.js";
+import { badge, h, put, announce } from "./dom.js";
 import { STATIC } from "./data.js";
 import { ago, duration, number, plural } from "./format.js";
 import * as store from "./store.js";
@@ -8,7 +8,7 @@ import { groups } from "./groups.js";
 
 const ROW = 38;
 export const SIGNS = { finished: "✓", running: "▸", waiting: "…", diverged: "✗", failed: "✗", timeout: "⏱", damaged: "!" };
-const FIRST = ["state", "model", "arm", "seed"];
+const FACETS = 10; // offered at first
 
 export async function show(root, route, context) {
   await store.load();
@@ -18,7 +18,7 @@ export async function show(root, route, context) {
   const count = h("p.count-line", { role: "status" });
   const body = h("div", {});
   const tabs = h("div.tabs", { role: "group", "aria-label": "View" });
-  let view = null;
+  let view = null, more = false;
 
   put(root,
     h("header.head", {}, h("h1", {}, "Runs"), tabs),
@@ -62,14 +62,16 @@ export async function show(root, route, context) {
   }
 
   function drawFacets(kept) {
-    const rows = store.all();
-    const fields = store.varying(rows.length > 20000 ? rows.slice(0, 20000) : rows, new Set(["run", "group", "reason", "seconds", "steps", "started", "share", "left"]));
-    const order = [...new Set(["state", "study", "scale", "arm", "model", "data", ...fields])].filter((f) => fields.includes(f));
-    const active = store.words(query.q || "");
-    put(facets, order.slice(0, 18).map((field) => facet(field, kept, active)));
+    const active = store.words(query.q || ""), named = active.map((w) => /^(\w+):/.exec(w)?.[1]).filter(Boolean);
+    const sample = kept.length > 5000 ? kept.filter((_, i) => i % Math.ceil(kept.length / 5000) === 0) : kept;
+    const fields = store.varying(sample, new Set(["run", "group", "reason", "seconds", "steps", "started", "share", "left"]));
+    const order = [...new Set([...named, ...["state", "study", "scale", "arm", "model", "data"].filter((f) => fields.includes(f)), ...fields])];
+    const most = more ? order.length : Math.max(FACETS, named.length);
+    put(facets, order.slice(0, most).map((field) => facet(field, active)),
+      order.length > most ? h("button.chip", { type: "button", onclick: () => { more = true; drawFacets(kept); } }, `${order.length - most} more`) : null);
   }
 
-  function facet(field, kept, active) {
+  function facet(field, active) {
     const mine = active.find((w) => w.startsWith(`${field}:`));
     const list = h("div.menu-list.values", { hidden: true });
     const button = h("button.chip", { type: "button", "aria-expanded": "false", class: `chip${mine ? " on" : ""}`, onclick: () => toggle(list.hidden) }, field, mine ? h("b", {}, ` ${mine.slice(field.length + 1)}`) : null, h("span.caret", { "aria-hidden": "true" }, "▾"));
@@ -125,7 +127,7 @@ export async function show(root, route, context) {
 
 // Only the rows in view are in the document, so that a hundred thousand scroll like a hundred.
 function list(root, context) {
-  let rows = [], sorted = [], fields = [], order = { field: "started", down: true };
+  let rows = [], sorted = [], fields = [], told = [], order = { field: "started", down: true };
   const head = h("tr", {});
   const body = h("tbody", {});
   const table = h("table.list", { "aria-label": "Runs" }, h("thead", {}, head), body);
@@ -168,7 +170,7 @@ function list(root, context) {
 
   function cell(r, f, main) {
     if (f === "state") return h(`td.f-state`, {}, r.state === "running" ? progress(r) : badge(r.state, r.state, SIGNS[r.state]));
-    if (main) return h("td.f-main", {}, h("a", { href: context.address("run", [r.run]) }, r[f] ?? r.model ?? r.run), r.reason && r.state !== "finished" ? h("small", {}, ` ${r.reason}`) : null);
+    if (main) return h("td.f-main", {}, h("a", { href: context.address("run", [r.run]) }, r[f] ?? r.model ?? r.run), h("small.narrow", {}, told.filter((k) => r[k] !== undefined).map((k) => ` ${k} ${r[k]}`).join(",")), r.reason && r.state !== "finished" ? h("small", {}, ` ${r.reason}`) : null);
     if (f === "seconds") return h("td.num", {}, r.seconds === undefined ? (r.left !== undefined ? `${duration(r.left)} left` : "") : duration(r.seconds));
     if (f === "started") return h("td.num", {}, r.started ? ago(r.started) : "");
     const v = r[f];
@@ -187,6 +189,7 @@ function list(root, context) {
       rows = kept;
       const next = columns();
       if (next.join() !== fields.join()) fields = next;
+      told = fields.filter((f) => !["state", "arm", "model", "data", "seed", "seconds", "started", "images", "watch"].includes(f));
       sort();
       paintHead();
       paint();

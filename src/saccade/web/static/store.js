@@ -45,9 +45,10 @@ async function refresh(since) {
 onChange(async (now, restarted) => {
   if (version < 0 || loading) return;
   try {
+    const was = complete;
     loading = refresh(restarted || now.version < version ? -1 : version);
     const changed = await loading;
-    if (changed) for (const tell of [...listeners]) tell();
+    if (changed || complete !== was) for (const tell of [...listeners]) tell();
   } catch { /* the banner says it */ } finally {
     loading = null;
   }
