@@ -25,7 +25,7 @@ $(VENV)/.dev: $(VENV)/.core
 	@touch $@
 
 demo: $(VENV)/.core
-	@$(BIN)/python -m saccade.cli.demo --lab $(LAB)
+	@$(BIN)/saccade demo --lab $(LAB)
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n auto --dist loadgroup
@@ -53,6 +53,8 @@ $(VENV)/.docs: $(VENV)/.core
 
 docs: $(VENV)/.docs
 	$(BIN)/python docs/make_api.py
+	$(BIN)/python docs/make_pages.py
+	$(BIN)/python docs/make_readme.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict -q
 	@echo "site/index.html"
 

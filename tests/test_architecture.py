@@ -24,7 +24,7 @@ ORDER = [
     # from here on, with torch
     ["rng", "data.pixels", "layers.kernels"],
     ["layers", "data"],
-    ["models", "subjects", "training.distributed", "analysis.convolution"],
+    ["models", "shipped", "subjects", "training.distributed", "analysis.convolution"],
     ["analysis", "training", "probes"],
     ["profiling"],
     ["lab.worker"],

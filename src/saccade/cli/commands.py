@@ -492,7 +492,7 @@ from saccade.cli import models as models  # noqa: E402
 
 def main(words: Sequence[str] | None = None) -> None:
     """Entry point: one sentence for each mistake; exit codes 0 fine, 1 failed, 2 wrong usage, 3 not reproduced."""
-    from saccade.cli import cluster, web  # noqa: F401 - they register their commands
+    from saccade.cli import cluster, demo, web  # noqa: F401 - they register their commands
 
     words = list(sys.argv[1:] if words is None else words)
     if words == ["--version"]:
