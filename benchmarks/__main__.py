@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks import page, processes, scaling
+from benchmarks import load, page, processes, scaling
 from benchmarks.measure import FRESH_PAGES
 
 Row = dict[str, Any]
@@ -65,7 +65,9 @@ def run(quick: bool, only: str, tell: Callable[[str], None]) -> Row:
     )
     for name, measure in many:
         if only in name and not (quick and name.endswith(("one thread", "pure torch", "lock-step"))):
-            add(measure())
+            with load.watched() as beside:
+                row = measure()
+            add(row | beside)
     by_name = {(r["name"], r["setting"], r["against"]): r for r in rows}
     for line in inside("memory", {**FRESH_PAGES, **one_thread}, quick, only):
         row = by_name[line["row"]["name"], line["row"]["setting"], line["row"]["against"]]
@@ -105,6 +107,8 @@ def main() -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, "utf-8")
             print(f"written: {path}")
+    if busy := [r["name"] for r in found["rows"] if load.is_busy(r)]:
+        print(f"measured beside other programs, to be measured again on an idle machine: {', '.join(busy)}")
     if unequal := [r["name"] for r in found["rows"] if not r["is_equal"]]:
         raise SystemExit(f"not the same function: {', '.join(unequal)}")
 

@@ -18,7 +18,7 @@ from typing import Any
 from saccade import stats
 from saccade.cli.terminal import duration
 from saccade.lab.store import write_atomic
-from saccade.lab.table import Table
+from saccade.lab.table import Table, cell
 from saccade.report import figures, writers
 from saccade.report.budget import against_budget
 from saccade.report.writers import (
@@ -172,7 +172,7 @@ def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     out = io.StringIO()
     writer = csv.DictWriter(out, list(dict.fromkeys(k for r in rows for k in r)), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({k: v if isinstance(v, (list, tuple)) else cell(v) for k, v in r.items()} for r in rows)
     return out.getvalue()
 
 

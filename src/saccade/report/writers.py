@@ -12,6 +12,7 @@ import unicodedata
 from collections.abc import Iterable
 from importlib import resources
 from typing import NamedTuple
+from urllib.parse import quote
 
 from saccade.report import figures
 from saccade.spec import Says
@@ -267,13 +268,18 @@ def _md(text: str) -> str:
     return safe.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
+def _md_target(address: str) -> str:
+    """An address that cannot end its link: brackets, spaces and the like as in a URL."""
+    return re.sub(r"[\s()<>\[\]|\\`\"]", lambda found: quote(found[0], safe=""), address)
+
+
 def _md_cell(cell: Cell) -> str:
     def one(inline: Inline) -> str:
         match inline:
             case Badge(says):
                 return f"{look(says).sign} **{_md(says)}**"
             case Ref(text, to):
-                return f"[{_md(text)}]({to})"
+                return f"[{_md(text)}]({_md_target(to)})"
             case Small(text):
                 return f"<br><sub>{_md(text)}</sub>"
             case Mono(text):
