@@ -1,7 +1,7 @@
 """Pages whose facts come from the registry and from results/: python docs/make_pages.py
 
-docs/gallery.md, docs/models/FAMILY.md and the index pages are made whole. Of docs/probes/NAME.md only what stands between
-the marks is made; a probe without a page gets one that says what its file says.
+docs/gallery.md, docs/models/FAMILY.md and the index pages are made whole. Of docs/probes/NAME.md only what stands
+between the marks is made; a probe without a page gets one that says what its file says.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ def pages() -> dict[Path, str]:
         made[DOCS / "probes" / f"{card.name}.md"] = probe_page(card, used.get(("probe", card.name), []))
     made[DOCS / "probes" / "index.md"] = index(
         "Probes",
-        "A probe asks one question of a trained model. Each gives rows: a metric, its value, how many images, under which condition.",
+        "A probe asks one question of a trained model. Each gives rows: a metric, its value, how many images, under "
+        "which condition.",
         [(c.name, question(c)) for c in probes.values()],
     )
     families = sorted({str(c.extra["family"]) for c in models.values()})
@@ -51,7 +52,10 @@ def pages() -> dict[Path, str]:
     made[DOCS / "models" / "index.md"] = index(
         "Model families",
         "Every registered model belongs to a family, which also gives its colour in figures.",
-        [(f, f"{FAMILIES.get(f, f)} ({', '.join(c.name for c in models.values() if c.extra['family'] == f)})") for f in families],
+        [
+            (f, f"{FAMILIES.get(f, f)} ({', '.join(c.name for c in models.values() if c.extra['family'] == f)})")
+            for f in families
+        ],
     )
     return made
 
@@ -110,7 +114,10 @@ def probe_page(card: Card, names: list[str]) -> str:
 
 def facts(card: Card, names: list[str]) -> str:
     parts = [f"**Gives:** {card.about}", "## Settings", arguments(card)]
-    parts += [f"Version {card.version}; rows of an older version are measured again.", "**Asked by:** " + asked_by(names)]
+    parts += [
+        f"Version {card.version}; rows of an older version are measured again.",
+        "**Asked by:** " + asked_by(names),
+    ]
     if card.name in ANYWHERE:
         setting = 'splits=("ood",)' if card.name == "accuracy" else 'split="ood"'
         parts += [
@@ -138,7 +145,7 @@ def family_page(family: str, cards: list[Card], used: dict[tuple[str, str], list
         parts += [arguments(card), "**Trained by:** " + asked_by(used.get(("model", card.name), []))]
     first = cards[0].name
     parts.append(
-        f"## In Python\n\n```python\nimport saccade as sc\n\nmodel = sc.model(\"{_light(cards) or first}\")\n"
+        f'## In Python\n\n```python\nimport saccade as sc\n\nmodel = sc.model("{_light(cards) or first}")\n'
         "print(sum(p.numel() for p in model.parameters()))\n```"
     )
     return "\n\n".join(p for p in parts if p) + "\n"
@@ -163,7 +170,11 @@ def gallery() -> str:
         if not (folder / "report.md").exists():
             continue
         command = command_of(folder)
-        parts += [f"## {study}", f"```sh\n{command}\n```", f"[The report](../results/{study}/report.md), [the study]({study}.md)."]
+        parts += [
+            f"## {study}",
+            f"```sh\n{command}\n```",
+            f"[The report](../results/{study}/report.md), [the study]({study}.md).",
+        ]
         for title, file in figures(folder):
             at = f"../results/{study}/figures/{file}"
             parts.append(f"### {title}\n\n![{title}]({at}.svg)\n\n[Numbers]({at}.csv)")
@@ -180,7 +191,8 @@ def figures(folder: Path) -> Iterator[tuple[str, str]]:
     """Title and name of each figure, as the report has them; then files that the report does not show."""
     shown = set()
     said = (folder / "report.md").read_text("utf-8")
-    for title, name in re.findall(r"^### (?:Figure \d+\. )?(.*?)\n\n!\[[^\n]*\]\(figures/(\w+)\.svg\)", said, re.MULTILINE):
+    shape = r"^### (?:Figure \d+\. )?(.*?)\n\n!\[[^\n]*\]\(figures/(\w+)\.svg\)"
+    for title, name in re.findall(shape, said, re.MULTILINE):
         shown.add(name)
         yield plain_title(title), name
     for file in sorted((folder / "figures").glob("*.svg")):

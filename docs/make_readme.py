@@ -63,9 +63,8 @@ def scoreboard(prefix: str) -> str:
     scales = Counter(told["scale"] for told in known.values())
     at = " and ".join(f"{n} at {scale}" if len(scales) > 1 else scale for scale, n in scales.items())
     reasons = why(every)
-    return (
-        f"**{len(every)} claims of {len(known)} published studies ({at} scale): {listed(count(every))}**"
-        + (f" ({reasons})." if reasons else ".")
+    return f"**{len(every)} claims of {len(known)} published studies ({at} scale): {listed(count(every))}**" + (
+        f" ({reasons})." if reasons else "."
     )
 
 
@@ -107,7 +106,10 @@ def _evidence(told: dict[str, Any] | None) -> Evidence | None:
 
 def models(prefix: str) -> str:
     """The models that come with the package, and what they reach."""
-    lines = ["| name | model | parameters | images seen | seen backgrounds | unseen backgrounds |", "|---|---|---|---|---|---|"]
+    lines = [
+        "| name | model | parameters | images seen | seen backgrounds | unseen backgrounds |",
+        "|---|---|---|---|---|---|",
+    ]
     n = 0
     for card in shipped.cards().values():
         (seen, n), (unseen, _) = card.accuracy("id"), card.accuracy("ood")

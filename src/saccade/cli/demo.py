@@ -18,7 +18,9 @@ DRAWN = ("digits=procedural_digits", "scenes=procedural_textures")
 @command()
 def demo(
     lab: LabDir = "lab",
-    look: Annotated[bool, arg(help="train nothing: open the explorer on trained models that come with saccade")] = False,
+    look: Annotated[
+        bool, arg(help="train nothing: open the explorer on trained models that come with saccade")
+    ] = False,
     quiet: Quiet = False,
 ) -> None:
     """A first study on real data, end to end, in minutes; --look shows trained models in seconds."""
