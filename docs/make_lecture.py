@@ -73,7 +73,8 @@ print(found.skipped)""",
     ),
     (
         "markdown",
-        """**Answer from the lab.** The convolution and the ReLU move with the image exactly. Pooling with stride 2 cannot
+        """**Answer from the lab.** The convolution and the ReLU move with the image exactly. Pooling with stride
+2 cannot
 follow a shift by one. The flattened read-out has no map left to speak of: LeNet's own head is where translation
 is lost.
 
@@ -92,7 +93,8 @@ for arm in ("CNN", "MHA"):
     ),
     (
         "markdown",
-        """**Answer from the lab.** Test the same digits on the class's own backgrounds (`id`) and on unseen ones (`ood`):
+        """**Answer from the lab.** Test the same digits on the class's own backgrounds (`id`) and on unseen ones
+(`ood`):
 the gap is what the background gave away. With two seeds and 320 images nothing has been learned, and the lab
 says so instead of giving a verdict:""",
     ),
@@ -119,7 +121,8 @@ print("equal within 2 points? p =", round(stats.equivalent(a, b, margin=0.02).p,
     ),
     (
         "markdown",
-        """**Answer from the lab.** Paired, the difference per seed is the observation, and five of them are enough here.
+        """**Answer from the lab.** Paired, the difference per seed is the observation, and five of them are
+enough here.
 That a difference is not found would not make the two equal: that needs a margin, stated before looking.
 
 ## 5. Trained models
@@ -135,7 +138,8 @@ one looks at the digit? What does x do?""",
     ),
     (
         "markdown",
-        """**Answer from the lab.** Compare the two columns: a model can be nearly perfect on backgrounds it knows and lost
+        """**Answer from the lab.** Compare the two columns: a model can be nearly perfect on backgrounds it knows
+and lost
 on others. One model of each kind is an illustration, not evidence; the study over seeds is
 `results/digits_on_backgrounds`. Now look for yourself: `saccade demo --look`.
 

@@ -162,8 +162,8 @@ def _light(cards: list[Card]) -> str:
 def gallery() -> str:
     parts = [
         "# Gallery",
-        "Every figure in `results/`, with the command that made it. Each comes from its own rows: the same command with "
-        "`saccade figures` draws it again, and the numbers behind it stand in a CSV file beside it.",
+        "Every figure in `results/`, with the command that made it. Each comes from its own rows: the same command "
+        "with `saccade figures` draws it again, and the numbers behind it stand in a CSV file beside it.",
     ]
     for study in registry.cards("study"):
         folder = ROOT / "results" / study
