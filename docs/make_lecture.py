@@ -15,8 +15,10 @@ CELLS = (
         "markdown",
         """# Does attention see like a convolution?
 
-One lecture on inductive bias, with questions for students and answers from the lab. Everything runs at `smoke` scale on images that a program draws, in minutes on a laptop, offline. `smoke` shows how things are
-done; it gives no verdicts, and its numbers say nothing of MNIST or CIFAR-10. Set `DRAWN = {}` and `SCALE = "small"` for real data and verdicts.""",
+One lecture on inductive bias, with questions for students and answers from the lab. Everything runs at `smoke`
+scale on images that a program draws, in minutes on a laptop, offline. `smoke` shows how things are done; it
+gives no verdicts, and its numbers say nothing of MNIST or CIFAR-10. Set `DRAWN = {}` and `SCALE = "small"` for
+real data and verdicts.""",
     ),
     (
         "code",
@@ -34,7 +36,8 @@ DRAWN = {"digits": "procedural_digits", "scenes": "procedural_textures"}""",
         "markdown",
         """## 1. What is the difference, exactly?
 
-**Question.** A convolution adds up neighbours with fixed weights. Attention adds up everything with weights that depend on content. Can attention compute a convolution? How many heads does a 3x3 kernel take?""",
+**Question.** A convolution adds up neighbours with fixed weights. Attention adds up everything with weights
+that depend on content. Can attention compute a convolution? How many heads does a 3x3 kernel take?""",
     ),
     (
         "code",
@@ -46,16 +49,22 @@ with torch.no_grad():
     ),
     (
         "markdown",
-        """**Answer from the lab.** Yes: one head per offset of the kernel, nine for 3x3, and the largest difference is rounding. So attention is not weaker. What differs is what it starts from and what it is free to become.
+        """**Answer from the lab.** Yes: one head per offset of the kernel, nine for 3x3, and the largest difference is
+rounding. So attention is not weaker. What differs is what it starts from and what it is free to become.
 
 ## 2. What does a layer know before it has seen an image?
 
-**Question.** Shift the input by one pixel: which layers shift with it? Which do not, and why? Guess before running.""",
+**Question.** Shift the input by one pixel: which layers shift with it? Which do not, and why? Guess before
+running.""",
     ),
     (
         "code",
         """untrained = nn.Sequential(
-    nn.Conv2d(3, 8, 3, padding=1, padding_mode="circular"), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(8 * 64, 10)
+    nn.Conv2d(3, 8, 3, padding=1, padding_mode="circular"),
+    nn.ReLU(),
+    nn.MaxPool2d(2),
+    nn.Flatten(),
+    nn.Linear(8 * 64, 10),
 )
 found = equivariance.measure(untrained, torch.rand(4, 3, 16, 16), moves=[equivariance.Move("shift", 1)])
 for f in found.at(scope="alone", measure="equivariance", region="whole"):
@@ -64,12 +73,15 @@ print(found.skipped)""",
     ),
     (
         "markdown",
-        """**Answer from the lab.** The convolution and the ReLU move with the image exactly. Pooling with stride 2 cannot follow a shift by one. The flattened read-out has no map left to speak of: LeNet's own head is where
-translation is lost.
+        """**Answer from the lab.** The convolution and the ReLU move with the image exactly. Pooling with stride
+2 cannot
+follow a shift by one. The flattened read-out has no map left to speak of: LeNet's own head is where translation
+is lost.
 
 ## 3. A study, end to end
 
-**Question.** Each digit class meets only a few backgrounds in training. What can a model do that never looks at the digit? What would you measure to catch it?""",
+**Question.** Each digit class meets only a few backgrounds in training. What can a model do that never looks at
+the digit? What would you measure to catch it?""",
     ),
     (
         "code",
@@ -81,8 +93,10 @@ for arm in ("CNN", "MHA"):
     ),
     (
         "markdown",
-        """**Answer from the lab.** Test the same digits on the class's own backgrounds (`id`) and on unseen ones (`ood`): the gap is what the background gave away. With two seeds and 320 images nothing has been learned, and the
-lab says so instead of giving a verdict:""",
+        """**Answer from the lab.** Test the same digits on the class's own backgrounds (`id`) and on unseen ones
+(`ood`):
+the gap is what the background gave away. With two seeds and 320 images nothing has been learned, and the lab
+says so instead of giving a verdict:""",
     ),
     (
         "code",
@@ -93,7 +107,8 @@ lab says so instead of giving a verdict:""",
         "markdown",
         """## 4. When is a difference a difference?
 
-**Question.** Model A is right in 71, 69, 72, 70 and 71 % of cases over five seeds, model B in 68, 67, 70, 66 and 69 %. Is A better? What if the seeds were not paired? How many seeds would half of this difference need?""",
+**Question.** Model A is right in 71, 69, 72, 70 and 71 % of cases over five seeds, model B in 68, 67, 70, 66
+and 69 %. Is A better? What if the seeds were not paired? How many seeds would half of this difference need?""",
     ),
     (
         "code",
@@ -106,11 +121,14 @@ print("equal within 2 points? p =", round(stats.equivalent(a, b, margin=0.02).p,
     ),
     (
         "markdown",
-        """**Answer from the lab.** Paired, the difference per seed is the observation, and five of them are enough here. That a difference is not found would not make the two equal: that needs a margin, stated before looking.
+        """**Answer from the lab.** Paired, the difference per seed is the observation, and five of them are
+enough here.
+That a difference is not found would not make the two equal: that needs a margin, stated before looking.
 
 ## 5. Trained models
 
-**Question.** These came with saccade, trained on MNIST over CIFAR-10 with x backgrounds per digit class. Which one looks at the digit? What does x do?""",
+**Question.** These came with saccade, trained on MNIST over CIFAR-10 with x backgrounds per digit class. Which
+one looks at the digit? What does x do?""",
     ),
     (
         "code",
@@ -120,13 +138,17 @@ print("equal within 2 points? p =", round(stats.equivalent(a, b, margin=0.02).p,
     ),
     (
         "markdown",
-        """**Answer from the lab.** Compare the two columns: a model can be nearly perfect on backgrounds it knows and lost on others. One model of each kind is an illustration, not evidence; the study over seeds is
+        """**Answer from the lab.** Compare the two columns: a model can be nearly perfect on backgrounds it knows
+and lost
+on others. One model of each kind is an illustration, not evidence; the study over seeds is
 `results/digits_on_backgrounds`. Now look for yourself: `saccade demo --look`.
 
 ## Homework
 
-1. Add an arm of your own to the study (`docs/tutorials/extend.md`), register a claim before you run it, and report whatever comes out.
-2. Profile a model of your own (`docs/tutorials/profile.md`). Which of its answers surprise you, and which test would show that you are wrong?""",
+1. Add an arm of your own to the study (`docs/tutorials/extend.md`), register a claim before you run it, and
+   report whatever comes out.
+2. Profile a model of your own (`docs/tutorials/profile.md`). Which of its answers surprise you, and which test
+   would show that you are wrong?""",
     ),
 )
 
@@ -134,8 +156,10 @@ print("equal within 2 points? p =", round(stats.equivalent(a, b, margin=0.02).p,
 def notebook() -> str:
     cells = []
     for i, (kind, text) in enumerate(CELLS):
-        cell = {"cell_type": kind, "id": f"cell-{i}", "metadata": {}, "source": text.splitlines(keepends=True)}
-        cells.append(cell | ({"execution_count": None, "outputs": []} if kind == "code" else {}))
+        run = {"execution_count": None, "outputs": []} if kind == "code" else {}
+        source = text.splitlines(keepends=True)
+        cell = {"cell_type": kind, "id": f"cell-{i}", "metadata": {}, **run, "source": source}
+        cells.append(dict(sorted(cell.items())))
     kernel = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
     return json.dumps({"cells": cells, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}, indent=1) + "\n"
 

@@ -1,7 +1,7 @@
 """Pages whose facts come from the registry and from results/: python docs/make_pages.py
 
-docs/gallery.md, docs/models/FAMILY.md and the index pages are made whole. Of docs/probes/NAME.md only what stands between
-the marks is made; a probe without a page gets one that says what its file says.
+docs/gallery.md, docs/models/FAMILY.md and the index pages are made whole. Of docs/probes/NAME.md only what stands
+between the marks is made; a probe without a page gets one that says what its file says.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ def pages() -> dict[Path, str]:
         made[DOCS / "probes" / f"{card.name}.md"] = probe_page(card, used.get(("probe", card.name), []))
     made[DOCS / "probes" / "index.md"] = index(
         "Probes",
-        "A probe asks one question of a trained model. Each gives rows: a metric, its value, how many images, under which condition.",
+        "A probe asks one question of a trained model. Each gives rows: a metric, its value, how many images, under "
+        "which condition.",
         [(c.name, question(c)) for c in probes.values()],
     )
     families = sorted({str(c.extra["family"]) for c in models.values()})
@@ -161,8 +162,8 @@ def _light(cards: list[Card]) -> str:
 def gallery() -> str:
     parts = [
         "# Gallery",
-        "Every figure in `results/`, with the command that made it. Each comes from its own rows: the same command with "
-        "`saccade figures` draws it again, and the numbers behind it stand in a CSV file beside it.",
+        "Every figure in `results/`, with the command that made it. Each comes from its own rows: the same command "
+        "with `saccade figures` draws it again, and the numbers behind it stand in a CSV file beside it.",
     ]
     for study in registry.cards("study"):
         folder = ROOT / "results" / study
@@ -190,9 +191,8 @@ def figures(folder: Path) -> Iterator[tuple[str, str]]:
     """Title and name of each figure, as the report has them; then files that the report does not show."""
     shown = set()
     said = (folder / "report.md").read_text("utf-8")
-    for title, name in re.findall(
-        r"^### (?:Figure \d+\. )?(.*?)\n\n!\[[^\n]*\]\(figures/(\w+)\.svg\)", said, re.MULTILINE
-    ):
+    shape = r"^### (?:Figure \d+\. )?(.*?)\n\n!\[[^\n]*\]\(figures/(\w+)\.svg\)"
+    for title, name in re.findall(shape, said, re.MULTILINE):
         shown.add(name)
         yield plain_title(title), name
     for file in sorted((folder / "figures").glob("*.svg")):

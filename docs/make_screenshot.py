@@ -1,6 +1,6 @@
-"""docs/explorer.png: the Look page of an empty lab, with models that come with the package: python docs/make_screenshot.py
+"""docs/explorer.png: the Look page of an empty lab, with models that come with the package.
 
-Needs playwright and a Chromium on PATH.
+python docs/make_screenshot.py: needs playwright and a Chromium on PATH.
 """
 
 from __future__ import annotations

@@ -48,7 +48,8 @@ def make(name: str, run: Run) -> None:
     ]
     card = {
         "name": name,
-        "about": f"{registry.card('model', run.model).about} Trained with {run.data_args['backgrounds']} backgrounds per digit.",
+        "about": f"{registry.card('model', run.model).about} Trained with {run.data_args['backgrounds']} backgrounds "
+        "per digit.",
         "run": plain(run),
         "parameters": models.parameters(done.model),
         "classes": data("train").classes,

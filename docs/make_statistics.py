@@ -1,4 +1,4 @@
-"""Draws the pictures of statistics.md, simulated, with the figure code of the reports: python docs/make_statistics.py"""
+"""Pictures of statistics.md, simulated, with the figure code of the reports: python docs/make_statistics.py"""
 
 from __future__ import annotations
 
