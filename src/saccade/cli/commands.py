@@ -181,10 +181,13 @@ def train(
     for split in () if json else splits:
         series = table.series("accuracy", split=split)
         if series:
-            print(
-                f"{card.name}: accuracy on {split} {stats.estimate(series).short()} % (95 % interval over "
-                f"{len(series)} seeds)"
+            few = len(series) < 3  # two seeds have no interval worth the name: their values are listed
+            values = ", ".join(f"{100 * v:.1f}" for v in series.values())
+            shown = (
+                f"{values} % (seeds {', '.join(map(str, series))})" if few else f"{stats.estimate(series).short()} %"
             )
+            more = "" if few else f" (95 % interval over {len(series)} seeds)"
+            print(f"{card.name}: accuracy on {split} {shown}{more}")
     for gap in () if json else (*table.gaps, *table.faults):
         print(f"seed {gap['seed']}: {gap['why']}")
     if failed or table.faults:
