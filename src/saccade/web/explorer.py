@@ -14,7 +14,8 @@ from saccade.spec import SaccadeError
 from saccade.stats import ALPHA, LEVEL
 from saccade.study import MIN_PAIRS
 from saccade.web import profiles, runs
-from saccade.web.catalogue import Catalogue, quantiles
+from saccade.web.catalogue import Catalogue
+from saccade.web.measures import quantiles
 from saccade.web.runs import Flat
 from saccade.web.studies import Studies
 
@@ -62,7 +63,7 @@ class Explorer:
             "born": self.born,
             "version": self.catalogue.version,
             "complete": self.catalogue.complete,
-            "states": self.catalogue.counts(),
+            "states": self.catalogue.counts,
         }
 
     def cards(self) -> list[Flat]:

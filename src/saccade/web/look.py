@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import inspect
+import math
 import threading
 import time
 from collections import OrderedDict
@@ -22,6 +24,7 @@ from saccade.lab.store import Lab
 from saccade.probes.attention_geometry import quadratic_layers
 from saccade.report.figures import picture as as_png
 from saccade.spec import MILESTONES, Run, SaccadeError
+from saccade.subjects.attention import AttentionLayer, capture, token_grid
 from saccade.subjects.subject import Subject, standardise
 from saccade.web import pictures, runs
 from saccade.web.pictures import Stock, real
@@ -53,6 +56,7 @@ class Loaded:
     channels: int
     size: int
     layers: tuple[Layer, ...]
+    attends: bool
 
     @property
     def model(self) -> nn.Module:
@@ -174,7 +178,9 @@ def with_layers(run: Run, state: str, subject: Subject, stock: Stock) -> Loaded:
             module = subject.model.get_submodule(name)
             sides = (int(grid.map.shape[-2]), int(grid.map.shape[-1]))
             found.append(Layer(name, type(module).__name__, int(grid.map.shape[1]), sides))
-    return Loaded(run, state, subject, stock, channels, size, tuple(found))
+    with torch.no_grad():
+        attends = bool(maps_of(subject.model, torch.zeros(1, channels, size, size)))
+    return Loaded(run, state, subject, stock, channels, size, tuple(found), attends)
 
 
 @contextlib.contextmanager
@@ -208,7 +214,7 @@ def about(loaded: Loaded) -> dict[str, Any]:
             {"name": v.name, "kind": v.kind, "channels": v.channels, "sides": list(v.sides)} for v in loaded.layers
         ],
         "chosen": chosen(loaded.layers),
-        "attends": bool(attentive(loaded.model)),
+        "attends": loaded.attends,
         "centres": centres(loaded),
     }
 
@@ -264,22 +270,34 @@ def feature(name: str, out: Tensor, size: int) -> dict[str, Any] | None:
     }
 
 
-def attentive(model: nn.Module) -> list[tuple[str, nn.Module]]:
-    """The modules that can tell their attention; the model itself when it tells all of it."""
+def speakers(model: nn.Module) -> list[tuple[str, nn.Module]]:
+    """The modules that tell their attention themselves, several times faster than it can be watched.
+
+    The model itself when it tells all of it; else layers with `probabilities(x)`, x being their own input.
+    """
     if callable(getattr(model, "attention", None)):
         return [("", model)]
-    return [(n, m) for n, m in model.named_modules() if n and callable(getattr(m, "probabilities", None))]
+    return [(n, m) for n, m in model.named_modules() if n and _needed(getattr(m, "probabilities", None)) == 1]
 
 
-def maps_of(model: nn.Module, x: Tensor) -> list[tuple[str, Tensor]]:
-    """(heads, queries, keys) of every layer that attends, in order."""
-    found = attentive(model)
-    if found and not found[0][0]:
+def _needed(method: Any) -> int:
+    """How many arguments a method must be given; 0 for what is no method."""
+    if not callable(method):
+        return 0
+    return sum(p.default is p.empty for p in inspect.signature(method).parameters.values())
+
+
+def maps_of(model: nn.Module, x: Tensor) -> list[AttentionLayer]:
+    """The weights of every layer that attends, in order; of a model that does not speak, by watching it."""
+    found = speakers(model)
+    if not found:
+        return list(capture(model, x).layers)
+    if not found[0][0]:
         try:
             whole: Sequence[Tensor] = model.attention(x)  # type: ignore[operator]
         except SaccadeError:  # a read-out without a class token, say
             return []
-        return [(f"layer {i}", p[0]) for i, p in enumerate(whole, 1)]
+        return [_placed(f"layer {i}", p, x) for i, p in enumerate(whole, 1)]
     given: dict[str, Tensor] = {}
     handles = [
         m.register_forward_pre_hook(lambda _, args, name=n: given.__setitem__(name, args[0].detach())) for n, m in found
@@ -289,49 +307,76 @@ def maps_of(model: nn.Module, x: Tensor) -> list[tuple[str, Tensor]]:
     finally:
         for handle in handles:
             handle.remove()
-    return [(n, m.probabilities(given[n])[0]) for n, m in found if n in given]  # type: ignore[operator]
+    return [_placed(n, m.probabilities(given[n]), x) for n, m in found if n in given]  # type: ignore[operator]
+
+
+def _placed(name: str, p: Tensor, x: Tensor) -> AttentionLayer:
+    sides = (int(x.shape[-2]), int(x.shape[-1]))
+    query, key = (token_grid(int(n), sides) or (0, None) for n in p.shape[-2:])
+    return AttentionLayer(name, p[:1, None], key[1], key[0], query[1], query[0])
 
 
 def attention(loaded: Loaded, x: Tensor, query: tuple[float, float] | None) -> list[dict[str, Any]]:
-    """For each layer: the row of the query's token as a map per head, with the mass that tokens without a place get."""
-    told = []
+    """For each layer: where the query's token looks, a map per head, and the mass that tokens without a place get."""
+    if not loaded.attends:
+        return []
     with torch.no_grad():
         layers = maps_of(loaded.model, x)
-    for name, p in layers:
-        keys = read_grid(p.mean(0).T[None], (loaded.size, loaded.size))  # a vector per key: (1, keys, queries)
-        if keys is None or p.shape[-2] != p.shape[-1]:
-            continue
-        prefix = 0 if keys.prefix is None else keys.prefix.shape[1]
-        h, w = keys.map.shape[-2:]
-        stride = stride_of((loaded.size, loaded.size), (h, w))
-        margin = [(loaded.size - n * s) / 2 for n, s in zip((h, w), stride, strict=True)]
-        if query is None and prefix:
-            token, at = 0, None
-        else:
-            ask = query or (loaded.size / 2, loaded.size / 2)
-            row, column = (
-                min(max(int((v - m) // s), 0), n - 1) for v, m, s, n in zip(ask, margin, stride, (h, w), strict=True)
-            )
-            token, at = prefix + row * w + column, [row, column]
-        heads = p[:HEADS, token].float()
-        grid = heads[:, prefix:].reshape(-1, h, w)
-        share = heads / heads.sum(1, keepdim=True).clamp_min(1e-12)
-        told.append(
-            {
-                "name": name,
-                "shape": [len(heads), int(h), int(w)],
-                "of": int(p.shape[0]),
-                "stride": list(stride),
-                "margin": margin,
-                "at": at,
-                "top": grid.amax((1, 2)).tolist(),
-                "low": float(grid.min()),
-                "kept": heads[:, :prefix].sum(1).tolist() if prefix else [],
-                "effective": torch.special.entr(share.clamp_min(0)).sum(1).exp().tolist(),
-                "data": as_bytes(grid / grid.amax((1, 2), keepdim=True).clamp_min(1e-12)),
-            }
-        )
-    return told
+    return [told for layer in layers if (told := seen_from(layer, loaded.size, query)) is not None]
+
+
+def seen_from(layer: AttentionLayer, size: int, query: tuple[float, float] | None) -> dict[str, Any] | None:
+    if layer.grid is None or layer.query_grid is None:
+        return None  # tokens that make no grid of the image
+    along = math.isqrt(layer.windows)
+    if along * along != layer.windows:
+        return None
+    sides = tuple(along * n for n in layer.query_grid)
+    stride = stride_of((size, size), sides)
+    margin = [(size - n * s) / 2 for n, s in zip(sides, stride, strict=True)]
+    at: list[int] | None = None
+    if query is None and layer.query_prefix:
+        heads = layer.weights[0, 0, :HEADS, 0].float()
+    else:
+        ask = query or (size / 2, size / 2)
+        at = [min(max(int((v - m) // s), 0), n - 1) for v, m, s, n in zip(ask, margin, stride, sides, strict=True)]
+        window, token = _cell(layer, at, along)
+        heads = layer.weights[0, window, :HEADS, layer.query_prefix + token].float()
+    grid = heads[:, layer.prefix :].reshape(-1, *layer.grid)
+    if layer.windows > 1:
+        grid = _whole(layer, grid, window, along)
+    key_stride = stride_of((size, size), grid.shape[-2:])
+    share = heads / heads.sum(1, keepdim=True).clamp_min(1e-12)
+    return {
+        "name": layer.name,
+        "shape": list(grid.shape),
+        "of": layer.heads,
+        "stride": list(key_stride),
+        "margin": [(size - n * s) / 2 for n, s in zip(grid.shape[-2:], key_stride, strict=True)],
+        "at": at,
+        "top": grid.amax((1, 2)).tolist(),
+        "low": float(grid.min()),
+        "kept": heads[:, : layer.prefix].sum(1).tolist() if layer.prefix else [],
+        "effective": torch.special.entr(share.clamp_min(0)).sum(1).exp().tolist(),
+        "data": as_bytes(grid / grid.amax((1, 2), keepdim=True).clamp_min(1e-12)),
+    }
+
+
+def _cell(layer: AttentionLayer, at: Sequence[int], along: int) -> tuple[int, int]:
+    """The window and the token in it of a place of the image, which was rolled by `shift` before windows were cut."""
+    assert layer.query_grid is not None
+    h, w = layer.query_grid
+    row, column = ((v + s) % (along * n) for v, s, n in zip(at, layer.shift, (h, w), strict=True))
+    return (row // h) * along + column // w, (row % h) * w + column % w
+
+
+def _whole(layer: AttentionLayer, grid: Tensor, window: int, along: int) -> Tensor:
+    """One window's map at its place in the whole image; nothing is looked at outside."""
+    h, w = grid.shape[-2:]
+    whole = grid.new_zeros(len(grid), along * h, along * w)
+    top, left = (window // along) * h, (window % along) * w
+    whole[:, top : top + h, left : left + w] = grid
+    return whole.roll((-layer.shift[0], -layer.shift[1]), (1, 2))
 
 
 def centres(loaded: Loaded) -> list[dict[str, Any]]:
