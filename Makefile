@@ -55,7 +55,7 @@ docs: $(VENV)/.docs
 	$(BIN)/python docs/make_api.py
 	$(BIN)/python docs/make_pages.py
 	$(BIN)/python docs/make_readme.py
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict -q
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict  # not quietly: that would hide warnings from --strict too
 	@echo "site/index.html"
 
 STUDIES = digits_on_backgrounds learning_curves attention_as_convolution local_structure block_ablations

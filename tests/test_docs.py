@@ -119,10 +119,10 @@ def test_every_probe_and_model_is_on_a_page():
 @pytest.mark.slow
 def test_the_site_builds_without_a_warning(tmp_path):
     pytest.importorskip("material")
-    words = [sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "--site-dir", tmp_path / "site"]
+    words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", tmp_path / "site"]
     done = subprocess.run(
         words, capture_output=True, text=True, cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     )
-    assert done.returncode == 0 and not done.stderr.strip(), done.stderr
+    assert done.returncode == 0 and "WARNING" not in done.stderr, done.stderr
     assert (tmp_path / "site" / "gallery.html").exists()
     assert (tmp_path / "site" / "results" / "digits_on_backgrounds" / "report.html").exists()
