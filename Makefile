@@ -16,7 +16,7 @@ help:
 $(VENV)/.core: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PY) -m venv $(VENV)
 	@echo "installing saccade into $(VENV) (once)"
-	@$(PIP) -e .
+	@$(PIP) -e '.[web]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.core
