@@ -7,24 +7,34 @@ ROOT = Path(__file__).parent.parent / "src" / "saccade"
 
 # Bottom to top. A module imports from entries to its left and from rows above; a package's entry covers all its files.
 ORDER = [
-    ["errors", "spec"],
+    ["errors", "arguments", "spec"],
     ["registry", "stats", "lab.table", "lab.lease", "lab.store"],
     ["report.figures", "subjects.scores"],
-    ["report.axes", "report.draw", "study", "cli.terminal", "report.budget"],
+    ["report.axes", "report.draw", "study", "cli.output", "cli.terminal", "report.budget"],
     ["studies", "report.writers", "lab.origin", "lab.identity", "lab.launch", "lab.registration", "lab.export"],
-    ["report", "lab.plan", "data.procedural", "data.fetch"],
+    [
+        "report",
+        "profiling.questions",
+        "profiling.references",
+        "lab.plan",
+        "data.procedural",
+        "data.fetch",
+        "data.named",
+    ],
     # from here on, with torch
     ["rng", "data.pixels", "layers.kernels"],
     ["layers", "data"],
-    ["models", "subjects", "training.distributed", "analysis.convolution"],
+    ["models", "shipped", "subjects", "training.distributed", "analysis.convolution"],
     ["analysis", "training", "probes"],
+    ["profiling"],
     ["lab.worker"],
     # without torch again: they start workers
     ["lab", "cli.doctor"],
+    ["web.runs", "web.pictures", "web.look", "web"],
     ["api", "cli", "__main__"],
 ]
-TORCH_ROWS = range(6, 11)
-WITH_TORCH = {entry for i in TORCH_ROWS for entry in ORDER[i]} | {"cli.doctor", "api"}
+TORCH_ROWS = range(6, 12)
+WITH_TORCH = {entry for i in TORCH_ROWS for entry in ORDER[i]} | {"cli.doctor", "api", "web.look", "web.pictures"}
 
 
 def modules():

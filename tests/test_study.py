@@ -235,7 +235,7 @@ def test_choices_are_checked():
     for bad, message in (
         ({"hedas": 1}, "did you mean heads"),
         ({"heads": 3}, "one of 1, 2"),
-        ({"images": "x"}, "must be int"),
+        ({"images": "x"}, "images of .* must be a whole number, not"),
     ):
         with pytest.raises(SaccadeError, match=message):
             study.choose(bad)

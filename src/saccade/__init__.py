@@ -36,6 +36,8 @@ _HOMES = {
     "run": "api",
     "probe": "api",
     "compare": "api",
+    "attention": "analysis.looking",
+    "profile": "api",
     "Paper": "spec",
     "Probe": "spec",
     "Recipe": "spec",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import torch
 from torch import nn
@@ -12,10 +13,15 @@ from torch import nn
 from saccade import models, registry, stats
 from saccade.cli import terminal
 from saccade.data.images import Images, Source
+from saccade.data.named import named
 from saccade.errors import in_words
 from saccade.lab import pipeline
 from saccade.lab.store import Lab
 from saccade.lab.table import Table
+from saccade.profiling import compare as comparing
+from saccade.profiling import measure
+from saccade.profiling.compare import Comparison, Model
+from saccade.report.profile import Profile
 from saccade.spec import Evidence, Probe, Recipe, Run, SaccadeError, Settings, Task
 from saccade.subjects.subject import Subject, evaluating
 
@@ -26,7 +32,7 @@ def model(name: str, classes: int = 10, **args: Any) -> nn.Module:
 
 
 def train(
-    name: str,
+    name: str | Callable[..., nn.Module],
     data: str,
     *,
     recipe: Recipe,
@@ -39,10 +45,18 @@ def train(
     jobs: int | None = None,
     quiet: bool = False,
 ) -> Table:
-    """Train one model over seeds in worker processes; what the lab already has is not repeated."""
+    """Train one model over seeds in worker processes; what the lab already has is not repeated.
+
+    The model is a registered name, also of a file that was imported, file.py:function, or a class of a file.
+    """
     chosen = range(seeds) if isinstance(seeds, int) else seeds
+    plugins = registry.imported()
+    if not isinstance(name, str):
+        name = _where(name)
+    if name.rpartition(":")[0].endswith(".py"):
+        name, plugins = registry.adopt(name), (*plugins, name)
     registry.check_args("model", name, model_args or {})
-    registry.check_args("data", data, data_args or {})
+    data, found_args = named(data, data_args)
     tasks = [
         Task(
             Run(
@@ -51,14 +65,25 @@ def train(
                 recipe,
                 s,
                 Settings(model_args),
-                Settings(data_args),
+                Settings(found_args),
             ),
             tuple(probes),
         )
         for s in chosen
     ]
-    how = pipeline.How(device=device, jobs=jobs, quiet=quiet)
+    how = pipeline.How(device=device, jobs=jobs, quiet=quiet, plugins=plugins)
     return pipeline.train(Lab(lab).open(), tasks, how)
+
+
+def _where(made: Callable[..., nn.Module]) -> str:
+    """file.py:name of a class or function, from which the processes that train can import it too."""
+    file = getattr(sys.modules.get(made.__module__), "__file__", None)
+    if file is None or "<locals>" in made.__qualname__ or not callable(made):
+        raise SaccadeError(
+            f"{made.__qualname__} is not at the top of a file, so that the processes that train cannot import it; put "
+            "it into a file, as in net.py, and train net.py:Net."
+        )
+    return f"{file}:{made.__qualname__}"
 
 
 def probe(
@@ -121,9 +146,28 @@ def _try_out(subject: Subject, images: Images) -> None:
         ) from error
 
 
-def compare(table: Table, a: str, b: str, metric: str = "accuracy", **where: Any) -> Evidence:
-    """Paired difference of two arms over their shared seeds: a minus b."""
-    return stats.greater(table.series(metric, arm=a, **where), table.series(metric, arm=b, **where))
+def profile(subject: str | nn.Module | Callable[..., nn.Module], data: str = "cifar10", **how: Any) -> Profile:
+    """One page on any model: sc.profile(model), sc.profile("net.py:net", "folder:images"). See `profiling.measure`."""
+    return measure.profile(subject, data, **how)
+
+
+@overload
+def compare(a: Table, b: str, c: str, metric: str = "accuracy", **where: Any) -> Evidence: ...
+
+
+@overload
+def compare(a: Model, b: Model, c: str = "cifar10", **how: Any) -> Comparison: ...
+
+
+def compare(a: Any, b: Any, c: str = "cifar10", metric: str = "accuracy", **how: Any) -> Evidence | Comparison:
+    """Two models on the same questions: sc.compare("resnet18", "vit"), sc.compare(one, two, "folder:images").
+
+    Over seeds where this lab has trained both, else over images. With a table, sc.compare(table, "CNN", "MHA", metric):
+    the paired difference of two of its arms over their shared seeds.
+    """
+    if isinstance(a, Table):
+        return stats.greater(a.series(metric, arm=b, **how), a.series(metric, arm=c, **how))
+    return comparing.compare(a, b, c, **how)
 
 
 def run(

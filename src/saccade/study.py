@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from saccade import stats
+from saccade import arguments, stats
 from saccade.lab.table import Table
 from saccade.report.figures import FigureData
 from saccade.spec import (
@@ -40,6 +40,10 @@ class Choice:
     default: Any
     known: tuple[Any, ...]  # empty: any value of the default's type
     about: str
+
+    @property
+    def accepts(self) -> arguments.Accepted:
+        return arguments.one_of(self.known) if self.known else arguments.like(self.default)
 
 
 @dataclass(frozen=True)
@@ -245,11 +249,7 @@ class Study:
             choice = next((c for c in self.choices if c.name == name), None)
             if choice is None:
                 raise SaccadeError(suggest(f"choice of {self.name}", name, chosen))
-            if choice.known and value not in choice.known:
-                raise SaccadeError(f"{name} must be one of {', '.join(map(str, choice.known))}, not {value}.")
-            if not choice.known and not isinstance(value, type(choice.default)):
-                kind = type(choice.default).__name__
-                raise SaccadeError(f"{name} must be {kind}, as in {name}={choice.default}, not {value}.")
+            arguments.check_value(name, choice.accepts, value, self.name)
             chosen[name] = value
         return Settings(chosen)
 

@@ -140,7 +140,7 @@ def test_images_can_be_trained_on_enlarged_and_autoaugmented():
     once, again, other = (train.batch(index, torch.Generator().manual_seed(s)) for s in (1, 1, 2))
     assert torch.equal(once, again) and not torch.equal(once, other)
     assert torch.equal(train.batch(index), photos("train", seed=0, augment="none", **TEXTURES).batch(index))
-    with pytest.raises(SaccadeError, match="size must be"):
+    with pytest.raises(SaccadeError, match="size of photos must be"):
         photos("test", seed=0, size=-1, **TEXTURES)
 
 
@@ -369,5 +369,5 @@ def test_the_study_runs_at_smoke_on_drawn_data(tmp_path):
     assert all(len(measures.native(table, arm=arm)) == 2 for arm in MAIN)
     assert len(table.series("use", arm=WINDOWS, ingredient="content")) == 2
     assert {v.reason for v in ran.verdicts()} == {Reason.OUT_OF_REACH}
-    report = pipeline.write(ran)["md"].read_text()
+    report = pipeline.write(ran).paths["md"].read_text()
     assert report.startswith("> **DRAWN DATA") and "E-C1" in report

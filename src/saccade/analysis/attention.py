@@ -162,6 +162,18 @@ def look(
 
 def read(image: str | Path | np.ndarray | Tensor, channels: int = 0, size: int = 32) -> Tensor:
     """A picture as (1, c, size, size), float in [0, 1]."""
+    x = open_image(image)[None]
+    if channels == 1 and x.shape[1] == 3:
+        x = x.mean(1, keepdim=True)
+    elif channels == 3 and x.shape[1] == 1:
+        x = x.expand(-1, 3, -1, -1)
+    if x.shape[-2:] != (size, size):
+        x = F.interpolate(x, size=(size, size), mode="bilinear", antialias=True)
+    return x.contiguous()
+
+
+def open_image(image: str | Path | np.ndarray | Tensor) -> Tensor:
+    """A picture as (c, h, w), float in [0, 1], one or three channels: from a file or an array."""
     array = _open(Path(image)) if isinstance(image, (str, Path)) else np.asarray(image)
     if array.ndim == 2:
         array = array[:, :, None]
@@ -172,14 +184,7 @@ def read(image: str | Path | np.ndarray | Tensor, channels: int = 0, size: int =
     values = torch.from_numpy(array.copy()).float() / (255 if array.dtype == np.uint8 else 1)
     if not bool(((values >= 0) & (values <= 1)).all()):
         raise SaccadeError("a picture must be uint8, or float in [0, 1].")
-    x = values.permute(2, 0, 1)[None]
-    if channels == 1 and x.shape[1] == 3:
-        x = x.mean(1, keepdim=True)
-    elif channels == 3 and x.shape[1] == 1:
-        x = x.expand(-1, 3, -1, -1)
-    if x.shape[-2:] != (size, size):
-        x = F.interpolate(x, size=(size, size), mode="bilinear", antialias=True)
-    return x.contiguous()
+    return values.permute(2, 0, 1)
 
 
 def _open(path: Path) -> Any:

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Self
+from typing import Literal, Self
 
 import torch
 from torch import Tensor
@@ -14,10 +14,14 @@ from torch import Tensor
 from saccade import registry, rng
 from saccade.data import pixels
 from saccade.data.fetch import sources
+from saccade.errors import in_words
 from saccade.layers import kernels
 from saccade.spec import SaccadeError, Settings
 
 Triple = tuple[float, ...]
+Grey = Literal["mnist", "fashion_mnist", "procedural_digits"]  # sets of 28 x 28
+Colour = Literal["cifar10", "procedural_textures"]  # of 3 x 32 x 32
+AnySet = Grey | Colour
 LARGEST_INK = 256  # pixels on a side; the kernel keeps one ink on its stack
 LONGEST = 2**62  # bytes of a set; the paste kernel counts these in 64 bits
 
@@ -178,11 +182,25 @@ class Source:
     def __call__(self, split: str) -> Images:
         return _split(self, split)
 
+    def held_out(self, split: str = "") -> str:
+        """The split to measure on: the one asked for, else `test`, else the one that is watched in training."""
+        card = registry.cards("data").get(self.name)
+        if split or card is None or "test" in (card.splits or ("test",)):
+            return split or "test"
+        return str(card.extra.get("watch", "test"))
+
 
 @functools.lru_cache(maxsize=4)
 def _split(source: Source, split: str) -> Images:
     """Kept, because training and every probe of a run ask for the same few splits."""
-    images: Images = registry.find("data", source.name)(split, seed=source.seed, **source.args)
+    try:
+        images: Images = registry.find("data", source.name)(split, seed=source.seed, **source.args)
+    except (SaccadeError, OSError):
+        raise
+    except Exception as error:  # several arguments that are each right and cannot be together
+        raise SaccadeError(
+            f"{source.name} cannot be made with {source.args or 'its defaults'}: {in_words(error)}."
+        ) from error
     return images.to(source.device)
 
 

@@ -20,6 +20,7 @@ from saccade.lab import identity, index, plan, registration, where
 from saccade.lab.store import Lab, seal, unseal, write_atomic
 from saccade.lab.table import Table, join
 from saccade.report import document
+from saccade.report.figures import FigureData
 from saccade.spec import (
     MILESTONES,
     SCALES,
@@ -32,6 +33,7 @@ from saccade.spec import (
     Task,
     Verdict,
     digest,
+    suggest,
 )
 from saccade.stats import sequential
 from saccade.study import Results, Study, arms_of, judge, with_registration
@@ -149,6 +151,15 @@ class Session:
                     final[verdict.claim] = verdict
         return with_registration(tuple(final[c.id] for c in self.study.claims), entries)
 
+    def figure(self, name: str) -> FigureData:
+        """The data of one figure of the report; `report.draw.save` draws it."""
+        results = self.results()
+        drawn = document.figures_of(self.study, results.whole, self.verdicts(results))
+        known = {figure.name: data for figure, data in drawn}
+        if name not in known:
+            raise SaccadeError(suggest("figure", name, known))
+        return known[name]
+
 
 def open_session(
     name: str,
@@ -170,6 +181,8 @@ def open_session(
     for task in tasks:
         registry.check_args("model", task.run.model, task.run.model_args)
         registry.check_args("data", task.run.data, task.run.data_args)
+        for probe in task.probes:
+            registry.check_args("probe", probe.name, probe.settings)
     tasks = identity.identify(tasks)
     session = Session(study, scale, chosen, Lab(lab), tasks, only=only)
     asked = _read_seeds(session)
@@ -429,6 +442,32 @@ class Written:
     verdicts: tuple[Verdict, ...]
 
 
+def check_rows(session: Session, table: Table) -> Table:
+    """The rows of a study; where there are none, the sentence that says how to make them."""
+    if not len(table):
+        raise SaccadeError(
+            f"the lab {session.lab.root} has no results of {session.study.name} at scale "
+            f"{session.scale} yet; make them with `{session.command()}`."
+        )
+    return table
+
+
+def shortfall(session: Session, spent: bool = False) -> list[str]:
+    """What was asked for and is not there: runs that failed or were refused, probes that failed. Not what diverged.
+
+    `spent`: a budget ended the work, so that runs without a result are no failure.
+    """
+    lines, named = [], terminal.labels(session.tasks)
+    for task in session.tasks:
+        done = session.lab.done(task.run.key)
+        if done is None and not spent:
+            lines.append(f"{named[task.run.key]}: it was not done")
+        elif done is not None and done["outcome"] == Outcome.FAILED:
+            lines.append(f"{named[task.run.key]} failed: {done['reason']}")
+    lines += [f"{named[f['run']]}: {f['why']}" for f in session.table().faults]
+    return lines
+
+
 def write(session: Session, folder: Path | None = None, formats: Sequence[str] = document.AT_ONCE) -> Written:
     """The report in all formats, from whatever rows the lab has."""
     with index.reading(session.lab) as lab:
@@ -437,11 +476,7 @@ def write(session: Session, folder: Path | None = None, formats: Sequence[str] =
 
 def _write(session: Session, folder: Path | None, formats: Sequence[str]) -> Written:
     results = session.results()
-    if not len(results.whole):
-        raise SaccadeError(
-            f"the lab {session.lab.root} has no results of {session.study.name} at scale "
-            f"{session.scale} yet; make them with `{session.command()}`."
-        )
+    check_rows(session, results.whole)
     register(session)
     verdicts, told, where = session.verdicts(results), facts(session), folder or session.folder
     paths = document.write(

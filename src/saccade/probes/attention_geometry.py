@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from saccade import models
 from saccade.analysis.attention import entropy
+from saccade.arguments import Count
 from saccade.data.images import Source
 from saccade.layers.position_attention import QuadraticAttention, shifts
 from saccade.registry import probe
@@ -33,8 +34,8 @@ def attention_geometry(
     subject: Subject,
     data: Source,
     *,
-    split: str = "test",
-    n: int = 50,
+    split: str = "",
+    n: Count = 50,
     model: str = "",
     args: Mapping[str, object] | None = None,
     show: bool = False,
@@ -46,7 +47,7 @@ def attention_geometry(
     With `show`, seed 0 also keeps maps: of the middle query on the first image and averaged over all n, and averaged
     over queries.
     """
-    images = data(split).head(n)
+    images = data(data.held_out(split)).head(n)
     x = images.batch(torch.arange(len(images), device=images.y.device))
     states: dict[str, nn.Module] = {"trained": subject.model}
     if model:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from saccade.analysis import attention
 from saccade.analysis.attention import Maps
+from saccade.arguments import Count, Label
 from saccade.data.images import Images, Source
 from saccade.registry import probe
 from saccade.spec import Row, Settings
@@ -24,9 +25,9 @@ def attention_maps(
     subject: Subject,
     data: Source,
     *,
-    split: str = "test",
-    n: int = 500,
-    show: Sequence[int] = (),
+    split: str = "",
+    n: Count = 500,
+    show: Sequence[Label] = (),
     means: bool = False,
     eight: bool = False,
 ) -> Iterator[Row]:
@@ -36,7 +37,7 @@ def attention_maps(
     heads of the last layer): 0 when every image is looked at alike. Of seed 0 also the images with their maps: the
     first one of each class in `show`, their class means if `means`, and a made-up 8 if `eight`.
     """
-    images = data(split).head(n)
+    images = data(data.held_out(split)).head(n)
     x = images.batch(torch.arange(len(images), device=images.y.device))
     found = _maps(subject, x)
     for layer, (grid, kept) in enumerate(zip(found.layers, found.kept, strict=True), 1):

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from saccade import models
+from saccade.arguments import Count
 from saccade.data.images import Source
 from saccade.probes.attention_geometry import SHOWN_SEED, drawn_centres, quadratic_layers
 from saccade.registry import probe
@@ -24,7 +25,7 @@ def centres_in_training(
     model: str = "",
     args: Mapping[str, Any] | None = None,
     recipe: Mapping[str, Any] | None = None,
-    looks: int = 3,
+    looks: Count = 3,
 ) -> Iterator[Row]:
     """Of seed 0, the training once more with `looks` at the centres on the way, evenly spaced and the end included.
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from saccade import models
+from saccade.arguments import Count
 from saccade.data.images import Source
 from saccade.registry import probe
 from saccade.spec import Row, Settings
@@ -23,14 +24,14 @@ FEWEST = 3
 
 @probe(version=2, milestones=False)
 def inference_time(
-    subject: Subject, data: Source, *, pairs: Sequence[Mapping[str, Any]] = (), repeats: int = 300
+    subject: Subject, data: Source, *, pairs: Sequence[Mapping[str, Any]] = (), repeats: Count = 300
 ) -> Iterator[Row]:
     """Milliseconds per image at batch 1, in turns for the two forms of each pair (family, size, model, sa, ha).
 
     Untrained models of this seed, on the same image; the median of the repeats, of which slow models make fewer. In
     turns, so that whatever else the machine does meets both.
     """
-    images = data("test").head(1)
+    images = data(data.held_out()).head(1)
     x = standardise(images.batch(torch.arange(1, device=images.y.device)), subject.mean, subject.std)
     for pair in pairs:
         nets = [

@@ -10,7 +10,7 @@ import copy
 import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -18,10 +18,11 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from saccade import rng
+from saccade.arguments import Count
 from saccade.data.images import Source
 from saccade.registry import probe
-from saccade.spec import Row, SaccadeError, Settings, suggest
-from saccade.subjects.subject import CHUNK, Subject, standardise
+from saccade.spec import Row, SaccadeError, Settings
+from saccade.subjects.subject import CHUNK, Subject
 
 USUAL = ("positions", "pos_embed", "pos_embedding", "position_embedding", "position_embeddings")
 USUAL_CODES = tuple((name + more, -2) for name in USUAL for more in ("", ".weight"))  # .weight: an nn.Embedding
@@ -35,10 +36,10 @@ def ingredients(
     subject: Subject,
     data: Source,
     *,
-    ingredients: Sequence[str] = ("positions",),
-    split: str = "test",
-    n: int = 300,
-    draws: int = 3,
+    ingredients: Sequence[Literal["positions", "content"]] = ("positions",),
+    split: str = "",
+    n: Count = 300,
+    draws: Count = 3,
 ) -> Iterator[Row]:
     """Root mean square change of the logits without an ingredient, in standard deviations of the logits over images.
 
@@ -46,15 +47,14 @@ def ingredients(
     content: every attention map replaced by its mean over the images, so that maps no longer depend on them.
     A number added to all logits of an image changes no answer and is left out.
     """
+    split = data.held_out(split)
     images = data(split).head(n)
-    x = standardise(images.batch(torch.arange(len(images), device=images.y.device)), subject.mean, subject.std)
+    x = subject.prepared(images.batch(torch.arange(len(images), device=images.y.device)))
     # float64: differences near rounding are told from none, and attention runs in torch calls that can be replaced
     model, x = copy.deepcopy(subject.model).double().eval(), x.double()
     with torch.no_grad():
         whole = _centred(_in_chunks(model, x))
         for name in ingredients:
-            if name not in WITHOUT:
-                raise SaccadeError(suggest("ingredient", name, WITHOUT))
             changed = [_centred(z) - whole for z in WITHOUT[name](model, x, draws, data.seed)]
             yield Row("use", _relative(torch.stack(changed), whole), len(x), Settings(ingredient=name))
 

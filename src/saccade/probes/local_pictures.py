@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from saccade import rng
-from saccade.data.images import Images, Source
-from saccade.data.mosaic import mosaic
-from saccade.data.small_object import small_object
+from saccade.arguments import Count, Width
+from saccade.data.images import AnySet, Images, Source
+from saccade.data.mosaic import Route, mosaic
+from saccade.data.small_object import ObjectShare, small_object
 from saccade.probes.patch_shuffle import shuffled
 from saccade.probes.top_k_matching import drawn_from
 from saccade.registry import probe
@@ -25,13 +27,13 @@ def local_pictures(
     subject: Subject,
     data: Source,
     *,
-    n: int = 6,
-    scales: Sequence[float] = (1.0, 0.5, 0.25),
-    canvases: Sequence[int] = (64,),
+    n: Count = 6,
+    scales: Sequence[ObjectShare] = (1.0, 0.5, 0.25),
+    canvases: Sequence[Width] = (64,),
     backdrop: str = "procedural_textures",
-    grids: Sequence[int] = (2, 4),
-    route: str = "clean",
-    of: str = "",
+    grids: Sequence[Width] = (2, 4),
+    route: Route = "clean",
+    of: AnySet | Literal[""] = "",
 ) -> Iterator[Row]:
     """The first n mosaics, objects at each scale and canvas, and images with shuffled squares, as pixels in rows."""
     name = drawn_from(data, of)
@@ -50,7 +52,7 @@ def local_pictures(
         )
         for i, x in enumerate(_all(pasted)):
             yield _row(f"object, native on {canvas} x {canvas}", i, x, labels=(int(pasted.y[i]),))
-    plain = data("test").head(n)
+    plain = data(data.held_out()).head(n)
     x = _all(plain)
     for grid in grids:
         draw = rng.stream(data.seed, "patch_shuffle", grid)

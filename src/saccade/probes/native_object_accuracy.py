@@ -8,9 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Literal
 
+import numpy as np
+import torch
+
+from saccade.arguments import Count, Side
 from saccade.data.backdrops import PLAIN
-from saccade.data.images import Source
+from saccade.data.images import AnySet, Source
+from saccade.data.mosaic import Route
 from saccade.data.small_object import OBJECT, small_object
 from saccade.probes.top_k_matching import drawn_from, side_of
 from saccade.registry import probe
@@ -18,17 +24,19 @@ from saccade.spec import Row
 from saccade.subjects.larger import reads
 from saccade.subjects.subject import Subject
 
+PART = 64  # images per forward pass: of 64 pixels twice as fast as the usual 256, whose maps leave the cache
+
 
 @probe(version=1)
 def native_object_accuracy(
     subject: Subject,
     data: Source,
     *,
-    n: int = 2000,
-    canvases: Sequence[int] = (64,),
+    n: Count = 2000,
+    canvases: Sequence[Side] = (64,),
     backdrops: Sequence[str] = ("procedural_textures", "plain"),
-    route: str = "clean",
-    of: str = "",
+    route: Route = "clean",
+    of: AnySet | Literal[""] = "",
 ) -> Iterator[Row]:
     """Accuracy on n objects of 32 pixels pasted on images of `canvas` pixels, by canvas and backdrop.
 
@@ -49,5 +57,6 @@ def native_object_accuracy(
                 size=size,
                 route=route,
             ).to(data.device)
-            right = larger.correct(images)
+            parts = torch.split(torch.arange(n, device=images.y.device), PART)
+            right = np.concatenate([larger.correct(images.pick(part)) for part in parts])
             yield Row.mean("native_object_accuracy", right, canvas=canvas, backdrop=backdrop, plain=backdrop == PLAIN)

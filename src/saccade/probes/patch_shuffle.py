@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -9,37 +10,38 @@ from einops import rearrange
 from torch import Tensor
 
 from saccade import rng
-from saccade.data.images import Images, Source
+from saccade.arguments import Count, Width
+from saccade.data.images import Source
 from saccade.registry import probe
 from saccade.spec import Row, SaccadeError
-from saccade.subjects.subject import CHUNK, Subject
+from saccade.subjects import answers
+from saccade.subjects.subject import Subject
 
 
 @probe(version=1)
 def patch_shuffle(
-    subject: Subject, data: Source, *, split: str = "test", n: int = 1000, grids: Sequence[int] = (1, 2, 4, 8)
+    subject: Subject, data: Source, *, split: str = "", n: Count = 1000, grids: Sequence[Width] = (1, 2, 4, 8)
 ) -> Iterator[Row]:
     """Accuracy after the squares of a g x g grid have been shuffled, and how often the answer stays as it was.
 
     A bag of local features does not notice; grid 1 is the picture as it is.
     """
+    split = data.held_out(split)
     images = data(split).head(n)
-    before = _answers(subject, images, None, 1)
+    before, y = answers.said(subject, data, split, n), images.y.cpu()
     for grid in grids:
         draw = rng.stream(data.seed, "patch_shuffle", grid)
         order = torch.rand(len(images), grid * grid, generator=draw).argsort(1).to(data.device)
-        said = _answers(subject, images, order, grid)
-        yield Row.mean("shuffled_accuracy", (said == images.y).cpu().numpy(), grid=grid)
-        yield Row.mean("answer_kept", (said == before).cpu().numpy(), grid=grid)
-
-
-def _answers(subject: Subject, images: Images, order: Tensor | None, grid: int) -> Tensor:
-    said = []
-    for start in range(0, len(images), CHUNK):
-        part = torch.arange(start, min(start + CHUNK, len(images)), device=images.y.device)
-        x = images.batch(part)
-        said.append(subject.logits(x if order is None else shuffled(x, order[part], grid)).argmax(1))
-    return torch.cat(said)
+        said = answers.said(
+            subject,
+            data,
+            split,
+            n,
+            functools.partial(_shuffle, order, grid),
+            patch_shuffle=grid,
+        )
+        yield Row.mean("shuffled_accuracy", (said == y).numpy(), grid=grid)
+        yield Row.mean("answer_kept", (said == before).numpy(), grid=grid)
 
 
 def shuffled(x: Tensor, order: Tensor, grid: int) -> Tensor:
@@ -53,3 +55,7 @@ def shuffled(x: Tensor, order: Tensor, grid: int) -> Tensor:
     squares = rearrange(x, "n c (a h) (b w) -> n (a b) c h w", a=grid, b=grid)
     squares = squares[torch.arange(len(x), device=x.device)[:, None], order]
     return rearrange(squares, "n (a b) c h w -> n c (a h) (b w)", a=grid, b=grid)
+
+
+def _shuffle(order: Tensor, grid: int, x: Tensor, index: Tensor) -> Tensor:
+    return shuffled(x, order[index], grid)

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from saccade import rng
+from saccade.arguments import Count
 from saccade.data.images import Source
 from saccade.registry import probe
 from saccade.spec import Row
@@ -17,10 +18,11 @@ from saccade.subjects.subject import Subject
 
 @probe(version=1)
 def train_mode_accuracy(
-    subject: Subject, data: Source, *, split: str = "test", n: int = 1000, batch: int = 100
+    subject: Subject, data: Source, *, split: str = "", n: Count = 1000, batch: Count = 100
 ) -> Iterator[Row]:
     """Share of right answers in training mode: dropout on, batch norms using and learning from the test batches."""
     model = copy.deepcopy(subject.model).train()  # a copy: its batch norms move
+    split = data.held_out(split)
     images = data(split).head(n)
     hits = []
     with torch.random.fork_rng(devices=[]), torch.no_grad():

@@ -12,6 +12,7 @@ import unicodedata
 from collections.abc import Iterable
 from importlib import resources
 from typing import NamedTuple
+from urllib.parse import quote
 
 from saccade.report import figures
 from saccade.spec import Says
@@ -120,6 +121,7 @@ class Document(NamedTuple):
     citation: Cell
     loud: str  # a warning before everything else
     blocks: tuple[Block, ...]
+    kind: str = ""  # what it is, where it is no report on a study
 
 
 def slug(text: str, gap: str = "-") -> str:
@@ -132,10 +134,11 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 def to_html(document: Document) -> str:
     esc = html.escape
-    question, study, scale, citation, loud, blocks = document
-    style = resources.files("saccade.report").joinpath("style.css").read_text()
+    question, study, scale, citation, loud, blocks, kind = document
+    style = resources.files("saccade.report").joinpath("style.css").read_text("utf-8")
     titles = [b.title for b in blocks if isinstance(b, Section)]
     links = "".join(f'<li><a href="#{slug(t)}">{esc(t)}</a></li>' for t in titles)
+    first = titles[0] if titles else ""
     shout = f'<p class="loud" role="note">{esc(loud)}</p>\n' if loud else ""
     return f"""<!doctype html>
 <html lang="en">
@@ -148,9 +151,9 @@ def to_html(document: Document) -> str:
 {style}</style>
 </head>
 <body>
-{shout}<a class="skip" href="#verdicts">Skip to the verdicts</a>
+{shout}<a class="skip" href="#{slug(first)}">Skip to the {esc(first.lower())}</a>
 <header>
-<p class="over"><b>saccade</b> report on {esc(study)}, {esc(scale)} scale</p>
+<p class="over"><b>saccade</b> {esc(kind or f"report on {study}, {scale} scale")}</p>
 <h1>{esc(question)}</h1>
 <p>{_html_cell(citation)}</p>
 <nav aria-label="Sections"><ul>{links}</ul></nav>
@@ -255,7 +258,8 @@ def _inline_svg(shown: Shown) -> str:
 
 def to_markdown(document: Document) -> str:
     shout = [f"> **{_md(document.loud)}**"] if document.loud else []
-    about = f"saccade report on `{document.study}`, {_md(document.scale)} scale. {_md_cell(document.citation)}"
+    what = _md(document.kind) if document.kind else f"report on `{document.study}`, {_md(document.scale)} scale"
+    about = f"saccade {what}. {_md_cell(document.citation)}"
     return "\n\n".join([*shout, f"# {_md(document.question)}", about, *map(_md_block, document.blocks)]) + "\n"
 
 
@@ -264,13 +268,18 @@ def _md(text: str) -> str:
     return safe.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
+def _md_target(address: str) -> str:
+    """An address that cannot end its link: brackets, spaces and the like as in a URL."""
+    return re.sub(r"[\s()<>\[\]|\\`\"]", lambda found: quote(found[0], safe=""), address)
+
+
 def _md_cell(cell: Cell) -> str:
     def one(inline: Inline) -> str:
         match inline:
             case Badge(says):
                 return f"{look(says).sign} **{_md(says)}**"
             case Ref(text, to):
-                return f"[{_md(text)}]({to})"
+                return f"[{_md(text)}]({_md_target(to)})"
             case Small(text):
                 return f"<br><sub>{_md(text)}</sub>"
             case Mono(text):
@@ -360,13 +369,11 @@ TEX_TOP = r"""\documentclass[11pt]{article}
 
 
 def to_latex(document: Document) -> str:
-    question, study, scale, citation, loud, blocks = document
+    question, study, scale, citation, loud, blocks, kind = document
+    what = _tex(kind) if kind else f"report on \\texttt{{{_tex(study)}}}, {_tex(scale)} scale"
     comment = f"% {loud}\n" if loud else ""
     shout = f"\\fbox{{\\parbox{{0.96\\linewidth}}{{\\bfseries {_tex(loud)}}}}}\n\n" if loud else ""
-    top = (
-        f"{{\\LARGE\\bfseries\\raggedright {_tex(question)}\\par}}\n\n"
-        f"saccade report on \\texttt{{{_tex(study)}}}, {_tex(scale)} scale. {_tex_cell(citation)}\n\n"
-    )
+    top = f"{{\\LARGE\\bfseries\\raggedright {_tex(question)}\\par}}\n\nsaccade {what}. {_tex_cell(citation)}\n\n"
     return comment + TEX_TOP + shout + top + "\n".join(map(_tex_block, blocks)) + "\n\\end{document}\n"
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -36,7 +37,7 @@ class Subject:
 
     With `classes`, the number that the data have, every answer is checked before a number is made of it. `size` and
     `channels` are what the model takes, where the data have another size (resized) or number of channels (averaged, or
-    one repeated).
+    one repeated). `kept`, when it is given, holds the answers to images and their variants that were asked already.
     """
 
     model: nn.Module
@@ -46,6 +47,7 @@ class Subject:
     classes: int = 0
     size: int = 0
     channels: int = 0
+    kept: dict[Any, Tensor] | None = field(default=None, compare=False, repr=False)  # answers that probes share
 
     def prepared(self, x: Tensor) -> Tensor:
         """x: (n, c, h, w), float in [0, 1] -> what the model takes: standardised, its size, channels and precision."""

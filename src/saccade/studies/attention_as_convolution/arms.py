@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from saccade.spec import Probe, Recipe, Run, Scale, Settings, Task
 from saccade.study import Choice
@@ -434,7 +434,8 @@ def _recipe(arm: Arm, scale: Scale, chosen: Settings) -> Recipe:
 
 def _table4(arm: Arm, chosen: Settings) -> Recipe:
     """Epochs, batch, learning rate, schedule and warm-up of the report's Table 4."""
-    epochs, batch, lr, schedule, warm = 300, 100, 0.1, "cosine", 15
+    epochs, batch, lr, warm = 300, 100, 0.1, 15
+    schedule: Literal["cosine", "steps"] = "cosine"
     if arm.base == VIT:
         epochs, batch, lr, warm = 100, 32, 0.01, 5
     elif arm.base in (PAIR, PATCH):

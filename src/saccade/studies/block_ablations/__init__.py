@@ -35,7 +35,7 @@ DIFFERS = (
     ),
     Difference("a seed also draws which images are trained on; the report's runs shared theirs", ("B-vit-v1b",)),
     Difference(
-        "below paper scale models of 0.1 million parameters; about 5 passes over the training images at small and 15 "
+        "below paper scale models of 0.1 million parameters; about 4 passes over the training images at small and 15 "
         "at large scale: effects that need great depth or long training may not have appeared",
         ("B-vit-vs-conv", "B-vit-v2-depth", "B-Q1-data", "B-Q2-vitblock", "B-Q2-vit", *_BLOCKS, *_HP),
     ),
@@ -51,7 +51,7 @@ DIFFERS = (
         ("B-vit-v3",),
     ),
     Difference(
-        "equivariance is measured on 24 test images at small scale and 64 from large on; every layer in float64",
+        "equivariance is measured on 24 test images at small, 32 at large and 64 at paper scale, in float64",
         ("B-Q2-conv", "B-Q2-vitblock", "B-Q2-convnet", "B-Q2-vit"),
     ),
     Difference(

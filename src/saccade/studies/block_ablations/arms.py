@@ -10,7 +10,7 @@ from saccade.spec import Probe, Recipe, Run, Scale, Settings, Task
 from saccade.study import Choice
 
 TRAIN, HELD_OUT = 8522, 947  # the report's training and validation images, by inference
-FEWER, MORE = TRAIN // 4, 4 * TRAIN
+FEWER, MORE = TRAIN // 4, 3 * TRAIN
 DRAWN = 4000  # training images where drawn textures stand for photographs; there are 6 000 of them
 
 CONV, CONV_V2, CONV_V3 = "ConvNet v1", "ConvNet v2", "ConvNet v3"
@@ -127,7 +127,7 @@ def base(scale: Scale, chosen: Settings) -> Base:
 def arms(scale: Scale, chosen: Settings) -> Iterator[Arm]:
     """Baselines first, then what decides one claim each, then the series over depth and number of images."""
     b, p = base(scale, chosen), DRAWN if chosen["data"] == "procedural_textures" else TRAIN
-    images = chosen["images"] or scale(smoke=512, small=40_000, large=128_000, paper=25 * TRAIN)
+    images = chosen["images"] or scale(smoke=512, small=36_000, large=128_000, paper=25 * TRAIN)
     many, few = scale(smoke=2, small=5, large=8, paper=8), scale(smoke=2, small=5, large=5, paper=5)
     accuracy = _accuracy(scale, chosen)
     both = (_accuracy(scale, chosen, main=True), *_moves(scale, b, first="stem.0"))
@@ -159,7 +159,7 @@ def arms(scale: Scale, chosen: Settings) -> Iterator[Arm]:
         if depth != b.deeper():  # that one has an arm already
             yield vit(PRE_DEPTHS, seeds=few, depth=depth)
         yield vit(POST_DEPTHS, seeds=few, block="v2", depth=depth)
-    larger = (4 * p,) if chosen["data"] == "cifar10" and scale.name != "smoke" else ()
+    larger = (3 * p,) if chosen["data"] == "cifar10" and scale.name != "smoke" else ()
     for size in (p // 4, *larger):
         epochs = round(images * size / p)
         for name, seen_here in ((CONV_SIZES, images), (CONV_EPOCHS, epochs)):
@@ -222,7 +222,7 @@ def _moves(scale: Scale, b: Base, first: str) -> tuple[Probe, Probe]:
     """Every block's map when the image moves, and every block on its own."""
     whole = 32 if b.side >= 128 else b.side // 4  # whole patches, and whole strides of the last block
     shared: dict[str, Any] = {
-        "n": scale(smoke=4, small=24, large=64, paper=64),
+        "n": scale(smoke=4, small=24, large=32, paper=64),
         "layers": (first, "blocks.?", "blocks.1?"),
         "fresh": True,
     }

@@ -39,8 +39,8 @@ ALIKE = 0.05
 # Classes of four: 0.04 apart are alike in the report, 0.16 apart are not.
 ALIKE_MATCHING = 0.1
 
-LEARNED = {arm: learned(arm, value) for arm, value in REACHED.items()}
-ALL_THREE = (LEARNED[RESNET], LEARNED[VIT], LEARNED[LOCAL])
+TRAINED = {arm: learned(arm, value) for arm, value in REACHED.items()}
+ALL_THREE = (TRAINED[RESNET], TRAINED[VIT], TRAINED[LOCAL])
 GUESSES = "where every model guesses, nothing is lost to the background and none does better"
 BEHIND = "accuracy of local model minus ResNet and minus ViT"
 LEANING = "mosaics: ResNet and local model minus ViT"
@@ -58,7 +58,7 @@ def on_large(arm: str, why: str) -> Learned:
     concluded="confirmed",
     needs="paper",
     tested="test accuracy of the ResNet is above {reported} - {alike} (shares of one): as well as the report's",
-    requires=(LEARNED[RESNET],),
+    requires=(TRAINED[RESNET],),
     family="test accuracy of the ResNet",
     reported=REACHED[RESNET],
     alike=ALIKE,
@@ -74,7 +74,7 @@ def resnet_learns(table: Table, *, reported: float, alike: float) -> Evidence:
     concluded="confirmed",
     needs="small",
     tested="test accuracy, ResNet minus ViT, is above {clearly} (share of one)",
-    requires=(LEARNED[RESNET], LEARNED[VIT]),
+    requires=(TRAINED[RESNET], TRAINED[VIT]),
     clearly=ALIKE,
 )
 def vit_is_worse(table: Table, *, clearly: float) -> Evidence:
@@ -111,7 +111,7 @@ def _reaches(id: str, arm: str, name: str) -> Claim:
         concluded="measured",
         needs="paper",
         tested="test accuracy is within ± {margin} of {reported} (shares of one)",
-        requires=(LEARNED[arm],),
+        requires=(TRAINED[arm],),
         family=f"test accuracy of the {arm}" if arm == RESNET else "",
         reported=REACHED[arm],
         margin=0.02,
@@ -200,7 +200,7 @@ def _finds(id: str, arm: str, name: str) -> Claim:
         needs="paper",
         tested="mean top-4 matching is within ± {margin}, two standard errors of the report's, of {reported} classes; "
         "that it is above chance is part of E-T2-order",
-        requires=(LEARNED[arm],),
+        requires=(TRAINED[arm],),
         reported=MATCHED[arm],
         margin=0.16,
     )
@@ -282,8 +282,8 @@ def leans(table: Table) -> Evidence:
     tested="objects of 32 pixels on images of 64: ResNet and dynamic depth-wise model keep less than {kept} of their "
     "test accuracy above chance. The object has all its pixels, so that only the background can take it",
     requires=(
-        LEARNED[RESNET],
-        LEARNED[LOCAL],
+        TRAINED[RESNET],
+        TRAINED[LOCAL],
         on_large(RESNET, GUESSES),
         on_large(LOCAL, GUESSES),
     ),
@@ -342,7 +342,7 @@ def _sees_small(id: str, arm: str, name: str, p: str, expected: float) -> Claim:
         needs="paper",
         tested=f"accuracy on objects of a quarter of the side is within ± {{margin}} of {value} (shares of one); below "
         "paper scale such an object has 8 pixels instead of 56",
-        requires=(LEARNED[arm],),
+        requires=(TRAINED[arm],),
         expected=expected,
         margin=0.02,
     )
@@ -363,8 +363,8 @@ def _sees_small(id: str, arm: str, name: str, p: str, expected: float) -> Claim:
     "nearer to the ResNet than to the ViT; and cause: in the ablation windows instead of the whole map, mean over "
     "weight sharing and dynamic weights on and off, raise test accuracy and top-4 matching",
     requires=(
-        LEARNED[RESNET],
-        LEARNED[VIT],
+        TRAINED[RESNET],
+        TRAINED[VIT],
         learned(WINDOWS),
         *(learned(ATTENTION.arm(cell)) for cell in CELLS),
         in_use(WINDOWS, "content"),

@@ -1,0 +1,306 @@
+"""A subject and data to a profile: every question that can be asked, images evaluated once per variant."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from saccade import registry
+from saccade.data.images import Images, Source
+from saccade.data.named import named
+from saccade.lab import identity
+from saccade.profiling import references
+from saccade.profiling.questions import QUESTIONS, VARIANTS, Asked, Question, estimate, pick
+from saccade.report.profile import Measured, Profile
+from saccade.spec import Estimate, Probe, Row, SaccadeError, Settings, plain, suggest
+from saccade.subjects.find import Found, Wanted, find
+from saccade.subjects.fit import Facts, fit
+from saccade.subjects.readout import Reading, read
+from saccade.subjects.subject import Subject, evaluating, standardise
+
+COUNTS = (1000, 500, 250, 100, 50)  # images, the most that fit into the time
+SECONDS = 150.0  # that the variants may take by default
+RATE = 3e10  # floating-point operations per second of two cores: n must not depend on how busy a machine is
+TUNING = 256  # training images by which a normalisation is chosen
+TUNING_LARGE = 64  # of models with large inputs
+READ_OUT = 2000  # training images of a linear read-out
+REPEATS = 9  # of a timed forward pass
+
+
+def source(
+    text: str, *, seed: int = 0, device: str = "cpu", size: int = 0, args: Mapping[str, Any] | None = None
+) -> Source:
+    """A set (cifar10, mnist), a registered construction, or folder:PATH, at a size if that is given."""
+    at = {"size": size} if size and text.startswith("folder:") else {}
+    name, given = named(text, {**at, **(args or {})})
+    return Source(name, Settings(given), seed, device)
+
+
+def asked_split(data: Source) -> str:
+    """`test` where the data have it, else the split that is looked at during training."""
+    try:
+        data("test")
+        return "test"
+    except SaccadeError as error:
+        watched = str(registry.card("data", data.name).extra.get("watch", "test"))
+        if watched == "test" or "split" not in str(error):
+            raise
+        return watched
+
+
+def profile(
+    subject: str | nn.Module | Callable[..., nn.Module],
+    data: str | Source = "cifar10",
+    *,
+    n: int = 0,
+    seconds: float = SECONDS,
+    seed: int = 0,
+    split: str = "",
+    only: Sequence[str] = (),
+    way: str = "",
+    classes: str | Mapping[int, Sequence[int]] = "",
+    size: int = 0,
+    channels: int = 0,
+    normalise: str = "",
+    device: str = "cpu",
+    report: Callable[[str], None] = lambda line: None,
+    **wanted: Any,
+) -> Profile:
+    """One page on one model: what it looks at, and what it is blind to.
+
+    `n` images per question (0: as many of 1000, 500, 250, 100 or 50 as two cores answer in `seconds`, by the model's
+    operations); `only` asks some questions by their keys; `way` reads the answers by labels, map, agreement or linear.
+    """
+    began = time.perf_counter()
+    _check_only(only)
+    found, data = _found(subject, data, seed=seed, device=device, size=size, wanted=wanted)
+    split = split or asked_split(data)
+    images = data(split)
+    tuning = _tuning(data, found)
+    one, facts = fit(found, images, tuning=tuning, size=size, channels=channels, normalise=normalise, device=device)
+    report(f"{facts.name}: {facts.parameters:,} parameters, takes {facts.channels} x {facts.size[0]} x {facts.size[1]}")
+    per_image, latency, flops = cost(one, images)
+    n = min(n or images_for(flops, seconds), len(images))
+    reading = read(one, facts, data, way=way, classes=classes, split=split, n=n, tuning=_training(data, READ_OUT))
+    reading = dataclasses.replace(reading, subject=dataclasses.replace(reading.subject, kept={}))
+    wait = "" if only else f"; about {max(1.0, VARIANTS * n * per_image):.0f} s"
+    report(f"{n} images of {data.name} {split}, read {reading.says}{wait}")
+    asked = _asked(reading, facts, images, n)
+    rows, skipped, details = _ask(reading, asked, split, only, report)
+    about = _about(data, split, images, n)
+    rows += _costs(facts, per_image, latency, flops, only)
+    known = references.of(about["set"] or data.name)
+    return Profile(
+        name=facts.name,
+        facts={**plain(dataclasses.asdict(facts)), "flops": flops},
+        data=about,
+        reading=reading.says,
+        way=reading.way,
+        rows=tuple(_with_references(row, known) for row in rows),
+        skipped=skipped,
+        notes=facts.notes,
+        details=tuple({**d, "model": facts.name, "checksum": about["checksum"]} for d in details),
+        seconds=time.perf_counter() - began,
+        n=n,
+    )
+
+
+def _check_only(only: Sequence[str]) -> None:
+    known = [q.key for q in QUESTIONS]
+    for key in only:
+        if key not in known:
+            raise SaccadeError(suggest("question of a profile", key, known))
+
+
+def _found(
+    subject: str | nn.Module | Callable[..., nn.Module],
+    data: str | Source,
+    *,
+    seed: int,
+    device: str,
+    size: int,
+    wanted: Mapping[str, Any],
+) -> tuple[Found, Source]:
+    """The model, and the data at the size it states where they are files of any size."""
+    one = source(data, seed=seed, device=device, size=size) if isinstance(data, str) else data
+    first = one(asked_split(one)).head(1)
+    shape = first.batch(first.y * 0).shape
+    asked = Wanted(**{"classes": first.classes, "size": shape[-1], "channels": shape[1], "data": one, **wanted})
+    found = find(subject, asked)
+    if one.name == "folder" and found.size and "size" not in one.args:
+        one = dataclasses.replace(one, args=Settings(one.args, size=found.size))
+    return found, one
+
+
+def _tuning(data: Source, found: Found) -> Images | None:
+    """Training images to choose a normalisation by; none where the model's source says which."""
+    if found.mean is not None:
+        return None
+    return _training(data, TUNING_LARGE if (found.size or 0) > 64 else TUNING)
+
+
+def _training(data: Source, n: int) -> Images | None:
+    for split in ("train_plain", "train"):
+        try:
+            return data(split).head(n)
+        except SaccadeError:
+            continue
+    return None
+
+
+def images_for(flops: float, seconds: float) -> int:
+    """How many images per question two cores answer in this time; never fewer than 50."""
+    return next((c for c in COUNTS if VARIANTS * c * flops / RATE <= seconds), COUNTS[-1])
+
+
+def _asked(reading: Reading, facts: Facts, images: Images, n: int) -> Asked:
+    card = registry.card("data", reading.data.name)
+    drawn = str(reading.data.args.get("of", card.args.get("of", "")))
+    return Asked(
+        n=n,
+        side=images.batch(images.y[:1] * 0).shape[-1],
+        input_side=facts.size[0],
+        classes=images.classes if reading.way != "agreement" else facts.classes,
+        labels=reading.way != "agreement",
+        set_name=drawn,
+    )
+
+
+def _ask(
+    reading: Reading, asked: Asked, split: str, only: Sequence[str], report: Callable[[str], None]
+) -> tuple[list[Measured], dict[str, str], list[dict[str, Any]]]:
+    rows: list[Measured] = []
+    skipped: dict[str, str] = {}
+    details: list[dict[str, Any]] = []
+    done: dict[Probe, list[Row]] = {}
+    for question in QUESTIONS:
+        if only and question.key not in only:
+            continue
+        if question.needs_labels and not asked.labels:
+            skipped[question.key] = "needs right and wrong, and the answers are read by agreement with themselves"
+            continue
+        if question.needs_set and not asked.set_name:
+            skipped[question.key] = "its images are made of a known set (such as cifar10), and these are not from one"
+            continue
+        probe = _probe(question, asked, split)
+        if probe not in done:
+            began = time.perf_counter()
+            try:
+                done[probe] = list(registry.find("probe", probe.name)(reading.subject, reading.data, **probe.settings))
+            except SaccadeError as error:
+                skipped[question.key] = str(error)
+                done[probe] = []
+                continue
+            details += [_detail(probe, row) for row in done[probe]]
+            report(f"{probe.name} {time.perf_counter() - began:.1f} s")
+        row = pick(done[probe], question.metric, question.at(asked))
+        if row is None:
+            skipped.setdefault(question.key, next((w for k, w in skipped.items() if _same(k, question)), "gave no row"))
+            continue
+        beside = pick(done[probe], question.right, question.at(asked)) if question.right and asked.labels else None
+        rows.append(
+            Measured(
+                key=question.key,
+                question=question.words(asked),
+                probe=probe.name,
+                unit=question.unit,
+                estimate=estimate(row),
+                accuracy=estimate(beside) if beside else None,
+                says=question.says(row.value, asked),
+                each=row.each,
+            )
+        )
+    return rows, skipped, details
+
+
+def _same(key: str, question: Question) -> bool:
+    return next(q.probe for q in QUESTIONS if q.key == key) == question.probe
+
+
+def _probe(question: Question, asked: Asked, split: str) -> Probe:
+    settings = dict(question.settings(asked))
+    known = registry.card("probe", question.probe).args
+    if "split" in known:
+        settings["split"] = split
+    if "splits" in known:
+        settings["splits"] = (split,)
+    return Probe(question.probe, settings)
+
+
+def _detail(probe: Probe, row: Row) -> dict[str, Any]:
+    return {**plain(row.at), "metric": row.metric, "value": row.value, "n": row.n, "probe": probe.name, "seed": 0}
+
+
+def _about(data: Source, split: str, images: Images, n: int) -> dict[str, Any]:
+    """What was asked with, named by content: sets are known by name and checked, folders by their checksum."""
+    folders = identity.content_of(data.name, data.args)
+    return {
+        "name": data.name,
+        "set": str(data.args.get("of", "")),
+        "args": plain(data.args),
+        "split": split,
+        "classes": images.classes,
+        "images": n,
+        "checksum": next(iter(folders.values()), ""),
+    }
+
+
+# -- cost
+
+
+def cost(subject: Subject, images: Images) -> tuple[float, float, float]:
+    """Seconds per image in a batch, seconds of a batch of one, and floating-point operations of one image."""
+    first = images.head(1)
+    x = standardise(first.batch(first.y * 0), subject.mean, subject.std)
+    with evaluating(subject.model), torch.no_grad():
+        with FlopCounterMode(display=False) as counter:
+            subject.model(x)
+        alone = _seconds(lambda: subject.model(x))
+        few = 64 if alone < 0.02 else 8
+        batch = x.expand(few, -1, -1, -1).contiguous()
+        together = _seconds(lambda: subject.model(batch)) / few
+    return together, alone, float(counter.get_total_flops())
+
+
+def _seconds(action: Callable[[], Any]) -> float:
+    times = []
+    for _ in range(REPEATS):
+        began = time.perf_counter()
+        action()
+        times.append(time.perf_counter() - began)
+        if sum(times) > 2:
+            break
+    return min(times[1:] or times) if len(times) < 5 else statistics.median(times)
+
+
+def _costs(facts: Facts, per_image: float, latency: float, flops: float, only: Sequence[str]) -> list[Measured]:
+    if only:
+        return []
+
+    def one(key: str, words: str, value: float, unit: str, says: str) -> Measured:
+        exact = Estimate(value, value, value, 1, "exact" if unit == "count" else "one number")
+        return Measured(key=key, question=words, probe="", unit=unit, estimate=exact, says=says)
+
+    return [
+        one("parameters", "parameters", float(facts.parameters), "count", ""),
+        one("flops", "floating-point operations per image", flops, "count", "two per multiplication and addition"),
+        one(
+            "milliseconds",
+            "milliseconds per image, alone",
+            1000 * latency,
+            "milliseconds",
+            f"in batches {1000 * per_image:.2g}",
+        ),
+    ]
+
+
+def _with_references(row: Measured, known: Sequence[references.Card]) -> Measured:
+    beside = tuple(references.reference(card, row.key) for card in known if row.key in card.values)
+    return dataclasses.replace(row, references=beside)
