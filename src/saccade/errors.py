@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 QUOTED = 60  # characters of a value that a sentence quotes
@@ -26,10 +27,23 @@ def suggest(kind: str, name: object, known: Iterable[str], where: str = "") -> s
     return f"no {kind} {quoted(name)}{hint}" + (f" ({where})" if where else "")
 
 
+# What moves a cursor, sets a title, or turns, hides or joins text is not for pages and terminals; lines and tabs are.
+HIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff\ud800-\udfff]"
+)
+
+
+def visible(text: str) -> str:
+    """Text from outside as it may be shown: control characters become what one would type for them."""
+    return HIDDEN.sub(
+        lambda found: f"\\x{ord(found[0]):02x}" if ord(found[0]) < 256 else f"\\u{ord(found[0]):04x}", text
+    )
+
+
 def quoted(value: object) -> str:
     """A value as a sentence shows it: text in quotes, one line, not too long."""
     text = f'"{value}"' if isinstance(value, str) else str(value)
-    text = " ".join(text.split())
+    text = visible(" ".join(text.split()))
     return text if len(text) <= QUOTED else text[:QUOTED] + "…"
 
 

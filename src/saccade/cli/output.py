@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
-from collections.abc import Iterator
-from typing import IO
+from collections.abc import Iterable, Iterator
+from typing import IO, Any, TextIO, cast
+
+from saccade.errors import HIDDEN, visible
 
 
 def prepare() -> None:
@@ -19,21 +22,56 @@ def prepare() -> None:
             stream.reconfigure(errors="replace")
 
 
+class Visible:
+    """A stream for people: whatever a file, a plug-in or a model's error may hold, only text appears.
+
+    Colours of our own may pass on a terminal; what draws (a live table) writes to `stream` itself.
+    """
+
+    def __init__(self, stream: IO[str]) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        if not HIDDEN.search(text):
+            return self.stream.write(text)
+        pieces = COLOURS.split(text) if self.stream.isatty() else [text]
+        self.stream.write("".join(piece if i % 2 else visible(piece) for i, piece in enumerate(pieces)))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+COLOURS = re.compile("(\x1b\\[[0-9;]*m)")
+
+
+def drawing(stream: IO[str]) -> IO[str]:
+    """The stream behind a visible one."""
+    return stream.stream if isinstance(stream, Visible) else stream
+
+
 def tell(line: str, to: IO[str] | None = None) -> None:
     """A line for people, beside the work: where nobody can read it the work goes on."""
     with contextlib.suppress(OSError, ValueError):
-        print(line, file=to or sys.stderr, flush=True)
+        print(visible(line), file=to or sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
 def guarded() -> Iterator[None]:
     """Around a whole command: what goes wrong outside of it, on a stream or a disk, is one sentence and exit code 1."""
     prepare()
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = (cast("TextIO", Visible(stream)) for stream in before)
     try:
         try:
             yield
         finally:
             sys.stdout.flush()
+            sys.stdout, sys.stderr = before
     except BrokenPipeError:  # `saccade list | head`
         _drop()
         raise SystemExit(1) from None

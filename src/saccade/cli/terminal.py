@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from typing import Any, TextIO
 
 from saccade.cli import output
+from saccade.errors import visible
 from saccade.spec import Outcome, Task
 
 ENDED = (Outcome.FINISHED, Outcome.DIVERGED, Outcome.TIMEOUT)  # a run that will not be taken up again
@@ -123,7 +124,7 @@ class Board:
             ]
             more = [f"and {len(now) - SHOWN} more"] if len(now) > SHOWN else []
             doing = "; ".join(now[:SHOWN] + more) or ("" if done == total else "waiting")
-            grid.add_row(escape(arm), f"{done}/{total}", escape(doing))
+            grid.add_row(escape(visible(arm)), f"{done}/{total}", escape(visible(doing)))
         grid.add_row("", "", f"[dim]{self.eta()} left; Ctrl-C saves and stops[/dim]")
         return grid
 
@@ -158,11 +159,12 @@ def _shown(board: Board, quiet: bool, out: TextIO) -> Iterator[Callable[[Mapping
         from rich.console import Console
         from rich.live import Live
 
-        with Live(board.table(), console=Console(file=out), refresh_per_second=4, transient=True) as live:
+        console = Console(file=output.drawing(out))
+        with Live(board.table(), console=console, refresh_per_second=4, transient=True) as live:
 
             def refresh(event: Mapping[str, Any], line: str) -> None:
                 if line and event["event"] != Outcome.FINISHED:
-                    live.console.print(line, markup=False)
+                    live.console.print(visible(line), markup=False)
                 live.update(board.table())
 
             yield refresh
@@ -208,8 +210,8 @@ def print_grid(rows: Sequence[Sequence[str]]) -> None:
     for heading in rows[0]:
         grid.add_column(heading)
     for row in rows[1:]:
-        grid.add_row(*(Text(cell) for cell in row))  # brackets in it are brackets
-    Console().print(grid)
+        grid.add_row(*(Text(visible(cell)) for cell in row))  # brackets in it are brackets
+    Console(file=output.drawing(sys.stdout)).print(grid)
 
 
 @contextlib.contextmanager
@@ -222,6 +224,6 @@ def progress_bar(name: str) -> Iterator[Callable[[int, int | None], None]]:
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
     columns = (TextColumn(name), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with Progress(*columns, console=Console(file=output.drawing(sys.stderr)), transient=True) as bar:
         task = bar.add_task(name, total=None, visible=False)
         yield lambda done, total: bar.update(task, completed=done, total=total, visible=True)

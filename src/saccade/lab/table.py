@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from saccade.errors import visible
 from saccade.spec import SaccadeError, Task, plain
 
 Record = Mapping[str, Any]
@@ -172,8 +173,10 @@ def cell(value: Any) -> Any:
     """A value as a CSV file has it. Text that a spreadsheet would run as a formula gets a quote in front."""
     if isinstance(value, Sequence) and not isinstance(value, str):
         value = " ".join(map(str, value))
-    if isinstance(value, str) and value[:1] in FORMULA and not _is_number(value):
-        return "'" + value
+    if isinstance(value, str):
+        value = visible(value)
+        if value[:1] in FORMULA and not _is_number(value):
+            return "'" + value
     return value
 
 

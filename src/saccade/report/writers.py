@@ -14,6 +14,7 @@ from importlib import resources
 from typing import NamedTuple
 from urllib.parse import quote
 
+from saccade.errors import visible
 from saccade.report import figures
 from saccade.spec import Says
 
@@ -132,8 +133,13 @@ def slug(text: str, gap: str = "-") -> str:
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
+def _esc(text: str) -> str:
+    """Text in HTML: its characters, whatever they are."""
+    return html.escape(visible(text))
+
+
 def to_html(document: Document) -> str:
-    esc = html.escape
+    esc = _esc
     question, study, scale, citation, loud, blocks, kind = document
     style = resources.files("saccade.report").joinpath("style.css").read_text("utf-8")
     titles = [b.title for b in blocks if isinstance(b, Section)]
@@ -167,7 +173,7 @@ def to_html(document: Document) -> str:
 
 
 def _html(block: Block) -> str:
-    esc = html.escape
+    esc = _esc
     match block:
         case Section(title):
             return f'<h2 id="{slug(title)}">{esc(title)}</h2>\n'
@@ -230,14 +236,14 @@ def _html_cell(cell: Cell) -> str:
         match inline:
             case Badge(says):
                 name, sign, _ = look(says)
-                return f'<span class="badge {name}"><i aria-hidden="true">{sign}</i>{html.escape(says)}</span>'
+                return f'<span class="badge {name}"><i aria-hidden="true">{sign}</i>{_esc(says)}</span>'
             case Ref(text, to):
-                return f'<a href="{html.escape(to)}">{html.escape(text)}</a>'
+                return f'<a href="{_esc(to)}">{_esc(text)}</a>'
             case Small(text):
-                return f"<small>{html.escape(text)}</small>"
+                return f"<small>{_esc(text)}</small>"
             case Mono(text):
-                return f"<code>{html.escape(text)}</code>"
-        return html.escape(inline)
+                return f"<code>{_esc(text)}</code>"
+        return _esc(inline)
 
     return "".join(map(one, cell))
 
@@ -253,18 +259,22 @@ def _inline_svg(shown: Shown) -> str:
     width = re.search(r'width="([\d.]+)pt"', svg)
     size = f'style="max-width:{1.28 * float(width[1]):.0f}pt" ' if width else ""
     svg = re.sub(r'^(<svg[^>]*?) width="[^"]*" height="[^"]*"', r"\1", svg)
-    return f'<svg {size}role="img" aria-label="{html.escape(shown.told)}"' + svg.removeprefix("<svg")
+    return f'<svg {size}role="img" aria-label="{_esc(shown.told)}"' + svg.removeprefix("<svg")
 
 
 def to_markdown(document: Document) -> str:
     shout = [f"> **{_md(document.loud)}**"] if document.loud else []
-    what = _md(document.kind) if document.kind else f"report on `{document.study}`, {_md(document.scale)} scale"
+    what = _md(document.kind) if document.kind else f"report on {_md_code(document.study)}, {_md(document.scale)} scale"
     about = f"saccade {what}. {_md_cell(document.citation)}"
     return "\n\n".join([*shout, f"# {_md(document.question)}", about, *map(_md_block, document.blocks)]) + "\n"
 
 
+def _md_code(text: str) -> str:
+    return f"`{visible(' '.join(text.split())).replace('`', '')}`"
+
+
 def _md(text: str) -> str:
-    safe = re.sub(r"([\\`*_{}\[\]#|~])", r"\\\1", " ".join(text.split()))
+    safe = re.sub(r"([\\`*_{}\[\]#|~])", r"\\\1", visible(" ".join(text.split())))
     return safe.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -300,12 +310,14 @@ def _md_block(block: Block) -> str:
         case Terms(pairs):
             return "\n".join(f"- **{_md(t)}:** {_md_cell(c)}" for t, c in pairs)
         case Command(lines):
-            return "```sh\n" + "\n".join(lines) + "\n```"
+            text = visible("\n".join(lines))
+            fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))  # nothing in it can end it
+            return f"{fence}sh\n{text}\n{fence}"
         case Grid(caption, head, rows, _, _):
             grid = [[_md(h) for h in head], ["---"] * len(head), *([_md_cell(c) for c in r] for r in rows)]
             return f"{_md(caption)}\n\n" + "\n".join("| " + " | ".join(line) + " |" for line in grid)
         case Fold(id, name, words, says, inner):
-            title = f"<b>{html.escape(name)}</b> {html.escape(words)} <i>({html.escape(says)})</i>"
+            title = f"<b>{_esc(name)}</b> {_esc(words)} <i>({_esc(says)})</i>"
             title = title.replace("](", "&#93;(")  # a backslash would show inside HTML
             start = f'<a id="{id}"></a>\n<details><summary>{title}</summary>'
             return "\n\n".join([start, *map(_md_block, inner), "</details>"])
@@ -371,7 +383,7 @@ TEX_TOP = r"""\documentclass[11pt]{article}
 def to_latex(document: Document) -> str:
     question, study, scale, citation, loud, blocks, kind = document
     what = _tex(kind) if kind else f"report on \\texttt{{{_tex(study)}}}, {_tex(scale)} scale"
-    comment = f"% {loud}\n" if loud else ""
+    comment = f"% {visible(' '.join(loud.split()))}\n" if loud else ""
     shout = f"\\fbox{{\\parbox{{0.96\\linewidth}}{{\\bfseries {_tex(loud)}}}}}\n\n" if loud else ""
     top = f"{{\\LARGE\\bfseries\\raggedright {_tex(question)}\\par}}\n\nsaccade {what}. {_tex_cell(citation)}\n\n"
     return comment + TEX_TOP + shout + top + "\n".join(map(_tex_block, blocks)) + "\n\\end{document}\n"
@@ -385,7 +397,7 @@ def _tex(text: str) -> str:
         return TEX.get(c, c) if known else f"[{unicodedata.name(c, f'U+{ord(c):04X}').lower()}]"
 
     # -- would become a dash, in commands too.
-    return re.sub("-(?=-)", "-{}", "".join(map(one, unicodedata.normalize("NFC", text))))
+    return re.sub("-(?=-)", "-{}", "".join(map(one, unicodedata.normalize("NFC", visible(text)))))
 
 
 def _tex_cell(cell: Cell) -> str:
