@@ -22,9 +22,9 @@ import numpy as np
 from saccade.cli import parsing
 from saccade.data.fetch import formats
 from saccade.data.fetch.formats import Unusable
-from saccade.lab import export, lease, registration
+from saccade.lab import export, lease, plan, registration
 from saccade.lab.store import Lab, seal
-from saccade.spec import Probe, Recipe, Run, SaccadeError, Settings, plain
+from saccade.spec import Probe, Recipe, Run, SaccadeError, Settings, Task, plain
 from saccade.subjects import scores
 
 
@@ -84,6 +84,17 @@ def done(raw: bytes, folder: Path) -> None:
     (home / "done.json").write_bytes(sealed(raw))
     lab.damage(RUN.key)
     lab.done(RUN.key)
+
+
+def rows(raw: bytes, folder: Path) -> None:
+    """A measurement, as a report reads it."""
+    lab, probe = Lab(folder), Probe("accuracy")
+    home = lab.folder(RUN.key)
+    (home / "rows").mkdir(parents=True, exist_ok=True)
+    (home / "rows" / f"{probe.key}.json").write_bytes(sealed(raw))
+    (home / "done.json").write_bytes(seal({"outcome": "finished", "reason": "", "step": 1, "files": {}}))
+    lab.damage(RUN.key)
+    plan.table_of(lab, [Task(RUN, (probe,))]).to_csv()
 
 
 def settings(raw: bytes, folder: Path) -> None:
@@ -237,6 +248,9 @@ def targets() -> Iterator[Target]:
     yield Target("spec", (run,), spec, (SaccadeError,), JSON)
     ended = {"outcome": "finished", "reason": "", "seconds": 1.0, "step": 1, "files": {"weights.safetensors": "ab"}}
     yield Target("done", (json.dumps(ended).encode(),), done, (SaccadeError,), JSON)
+    row = {"metric": "accuracy", "value": 0.5, "n": 3, "at": {"split": "id"}}
+    measured = {"probe": "accuracy", "settings": {}, "version": 1, "rows": [row, row]}
+    yield Target("rows", (json.dumps(measured).encode(),), rows, (SaccadeError,), JSON)
     words = (b"=", b"(", b"[" * 200, b"1e9", b"'", b"**", b"-" * 50, b"\\N{", b"9" * 5000)
     yield Target(
         "settings", (b"heads=1", b"dims=(1, 2)", b"blend='max'", b"x={'a': [1]}"), settings, (SaccadeError,), words
