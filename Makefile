@@ -16,7 +16,7 @@ help:
 $(VENV)/.core: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PY) -m venv $(VENV)
 	@echo "installing saccade into $(VENV) (once)"
-	@$(PIP) -e .
+	@$(PIP) -e '.[web]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.core
@@ -25,7 +25,7 @@ $(VENV)/.dev: $(VENV)/.core
 	@touch $@
 
 demo: $(VENV)/.core
-	@$(BIN)/python -m saccade.cli.demo --lab $(LAB)
+	@$(BIN)/saccade demo --lab $(LAB)
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n auto --dist loadgroup
@@ -53,7 +53,9 @@ $(VENV)/.docs: $(VENV)/.core
 
 docs: $(VENV)/.docs
 	$(BIN)/python docs/make_api.py
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict -q
+	$(BIN)/python docs/make_pages.py
+	$(BIN)/python docs/make_readme.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict  # not quietly: that would hide warnings from --strict too
 	@echo "site/index.html"
 
 STUDIES = digits_on_backgrounds learning_curves attention_as_convolution local_structure block_ablations

@@ -12,20 +12,29 @@ ORDER = [
     ["report.figures", "subjects.scores"],
     ["report.axes", "report.draw", "study", "cli.output", "cli.terminal", "report.budget"],
     ["studies", "report.writers", "lab.origin", "lab.identity", "lab.launch", "lab.registration", "lab.export"],
-    ["report", "profiling.questions", "profiling.references", "lab.plan", "data.procedural", "data.fetch"],
+    [
+        "report",
+        "profiling.questions",
+        "profiling.references",
+        "lab.plan",
+        "data.procedural",
+        "data.fetch",
+        "data.named",
+    ],
     # from here on, with torch
     ["rng", "data.pixels", "layers.kernels"],
     ["layers", "data"],
-    ["models", "subjects", "training.distributed", "analysis.convolution"],
+    ["models", "shipped", "subjects", "training.distributed", "analysis.convolution"],
     ["analysis", "training", "probes"],
     ["profiling"],
     ["lab.worker"],
     # without torch again: they start workers
     ["lab", "cli.doctor"],
+    ["web.runs", "web.pictures", "web.look", "web"],
     ["api", "cli", "__main__"],
 ]
 TORCH_ROWS = range(6, 12)
-WITH_TORCH = {entry for i in TORCH_ROWS for entry in ORDER[i]} | {"cli.doctor", "api"}
+WITH_TORCH = {entry for i in TORCH_ROWS for entry in ORDER[i]} | {"cli.doctor", "api", "web.look", "web.pictures"}
 
 
 def modules():

@@ -13,13 +13,13 @@ OVERVIEW = """usage: saccade COMMAND [...]
 
 A laboratory for the inductive biases of vision models.
 
-First:  saccade run digits_on_backgrounds --scale smoke    a minute: trains, measures, writes a report
+First:  saccade demo                                       minutes: a first study on real data, end to end
 Then:   saccade run digits_on_backgrounds --scale small    verdicts with intervals
 
 commands (saccade COMMAND --help tells more):
 """
 
-COMMANDS = ("commands", "care", "models", "cluster", "web")  # files of cli/
+COMMANDS = ("commands", "care", "models", "demo", "cluster", "web")  # files of cli/
 
 
 def main() -> None:

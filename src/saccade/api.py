@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, overload
@@ -12,6 +13,7 @@ from torch import nn
 from saccade import models, registry, stats
 from saccade.cli import terminal
 from saccade.data.images import Images, Source
+from saccade.data.named import named
 from saccade.errors import in_words
 from saccade.lab import pipeline
 from saccade.lab.store import Lab
@@ -30,7 +32,7 @@ def model(name: str, classes: int = 10, **args: Any) -> nn.Module:
 
 
 def train(
-    name: str,
+    name: str | Callable[..., nn.Module],
     data: str,
     *,
     recipe: Recipe,
@@ -43,10 +45,18 @@ def train(
     jobs: int | None = None,
     quiet: bool = False,
 ) -> Table:
-    """Train one model over seeds in worker processes; what the lab already has is not repeated."""
+    """Train one model over seeds in worker processes; what the lab already has is not repeated.
+
+    The model is a registered name, also of a file that was imported, file.py:function, or a class of a file.
+    """
     chosen = range(seeds) if isinstance(seeds, int) else seeds
+    plugins = registry.imported()
+    if not isinstance(name, str):
+        name = _where(name)
+    if name.rpartition(":")[0].endswith(".py"):
+        name, plugins = registry.adopt(name), (*plugins, name)
     registry.check_args("model", name, model_args or {})
-    registry.check_args("data", data, data_args or {})
+    data, found_args = named(data, data_args)
     tasks = [
         Task(
             Run(
@@ -55,14 +65,25 @@ def train(
                 recipe,
                 s,
                 Settings(model_args),
-                Settings(data_args),
+                Settings(found_args),
             ),
             tuple(probes),
         )
         for s in chosen
     ]
-    how = pipeline.How(device=device, jobs=jobs, quiet=quiet)
+    how = pipeline.How(device=device, jobs=jobs, quiet=quiet, plugins=plugins)
     return pipeline.train(Lab(lab).open(), tasks, how)
+
+
+def _where(made: Callable[..., nn.Module]) -> str:
+    """file.py:name of a class or function, from which the processes that train can import it too."""
+    file = getattr(sys.modules.get(made.__module__), "__file__", None)
+    if file is None or "<locals>" in made.__qualname__ or not callable(made):
+        raise SaccadeError(
+            f"{made.__qualname__} is not at the top of a file, so that the processes that train cannot import it; put "
+            "it into a file, as in net.py, and train net.py:Net."
+        )
+    return f"{file}:{made.__qualname__}"
 
 
 def probe(

@@ -11,6 +11,7 @@ import functools
 import importlib
 import importlib.util
 import inspect
+import re
 import sys
 import traceback
 from collections.abc import Callable, Mapping
@@ -25,6 +26,7 @@ from saccade.errors import SaccadeError, in_words, suggest
 KINDS = ("model", "data", "probe", "study")
 FOLDERS = {"model": "models", "data": "data", "probe": "probes", "study": "studies"}
 REQUIRED = "required"  # stands for an argument without a default
+CLASSES = ("classes", "num_classes", "n_classes", "num_labels", "n_class", "nclass")  # what authors call it
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,8 @@ class Card:
 
 _registered: dict[tuple[str, str], Callable[..., Any]] = {}
 _plugins: dict[tuple[str, str], Card] = {}
+_imported: dict[str, str] = {}  # files that users imported and that registered something, and their modules
+PLUGIN = "saccade_plugin_"  # begins the names of modules that are loaded from files
 
 
 def model(
@@ -93,13 +97,32 @@ def _register(kind: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
             return function(*args, **named)
 
         _registered[kind, function.__name__] = checked
+        _note_import(function)
         return checked
 
     return keep
 
 
+def _note_import(function: Callable[..., Any]) -> None:
+    """A file that a user imported and that registers something is a plug-in like one named by --plugin."""
+    module = function.__module__
+    file = getattr(sys.modules.get(module), "__file__", None)
+    if module.startswith(("saccade.", PLUGIN)) or file is None:
+        return
+    _imported[str(Path(file).resolve())] = module
+
+
+def imported() -> tuple[str, ...]:
+    """The files of such plug-ins, for processes that have to import them too."""
+    for file, module in list(_imported.items()):
+        for found in _read_cards(Path(file), module):
+            _plugins.setdefault((found.kind, found.name), found)
+    return tuple(_imported)
+
+
 def cards(kind: str) -> dict[str, Card]:
     """Every known name of a kind."""
+    imported()
     found = dict(_built_in(kind))
     found.update({name: card for (k, name), card in _plugins.items() if k == kind})
     return dict(sorted(found.items()))
@@ -146,8 +169,37 @@ def check_args(kind: str, name: str, given: Mapping[str, Any]) -> None:
             raise SaccadeError(f"{found.name} needs the argument {argument}; give it as in {argument}=VALUE.")
 
 
+def adopt(text: str) -> str:
+    """A model of a file that registers nothing, file.py:function or file.py:Class, becomes known as FILE_FUNCTION."""
+    path, _, function = text.rpartition(":")
+    module = _load_file(Path(path).expanduser())
+    made: Any = getattr(module, function, None)
+    own = [n for n, v in vars(module).items() if callable(v) and getattr(v, "__module__", "") == module.__name__]
+    if function not in own:
+        raise SaccadeError(suggest(f"function or class in {path}", function or "(none)", own))
+    name = re.sub(r"\W", "_", f"{Path(path).stem}_{function}").lower()
+    known = inspect.signature(made).parameters
+
+    def build(classes: int = 10, **given: Any) -> Any:
+        return made(**{**{a: classes for a in CLASSES if a in known}, **given})
+
+    build.__name__, build.__module__ = name, module.__name__
+    args = {
+        p.name: REQUIRED if p.default is p.empty else p.default
+        for p in known.values()
+        if p.name not in CLASSES and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
+    }
+    about = (inspect.getdoc(made) or f"{function} of {path}, from outside.").partition("\n")[0]
+    _registered["model", name] = build
+    _plugins["model", name] = Card("model", name, about, module.__name__, 1, args, {"family": "outside"})
+    return name
+
+
 def load_plugin(path: str) -> None:
-    """Import a user's file; whatever it registers becomes known by name."""
+    """Import a user's file; whatever it registers becomes known by name, or the one model of file.py:function."""
+    if path.rpartition(":")[0].endswith(".py"):
+        adopt(path)
+        return
     file = Path(path)
     module = _load_file(file)
     for found in _read_cards(file, module.__name__):
@@ -161,7 +213,7 @@ def load_plugin(path: str) -> None:
 def _load_file(file: Path) -> Any:
     if not file.is_file():
         raise SaccadeError(f"no file {file}; give the path of a Python file.")
-    name = f"saccade_plugin_{file.stem}"
+    name = f"{PLUGIN}{file.stem}"
     found = importlib.util.spec_from_file_location(name, file)
     assert found is not None and found.loader is not None
     module = importlib.util.module_from_spec(found)

@@ -188,6 +188,11 @@ class Run:
         named = [self.version, self.model, self.model_args, self.data, self.data_args, self.seed]
         return digest([*named, self.recipe.essence(), *outside])
 
+    @functools.cached_property
+    def kind(self) -> str:
+        """What runs that may be trained in lock-step have in common."""
+        return digest([self.model, self.model_args, self.data, self.recipe])
+
     @staticmethod
     def parse(values: Mapping[str, Any]) -> Run:
         """The run that `plain(run)` was made from."""

@@ -122,5 +122,5 @@ def test_a_model_without_attention_is_refused():
 
 
 def test_an_unknown_ingredient_is_refused():
-    with pytest.raises(SaccadeError, match="did you mean positions"):
+    with pytest.raises(SaccadeError, match="positions or content"):
         use(built("vit"), "position")

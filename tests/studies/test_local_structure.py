@@ -140,7 +140,7 @@ def test_images_can_be_trained_on_enlarged_and_autoaugmented():
     once, again, other = (train.batch(index, torch.Generator().manual_seed(s)) for s in (1, 1, 2))
     assert torch.equal(once, again) and not torch.equal(once, other)
     assert torch.equal(train.batch(index), photos("train", seed=0, augment="none", **TEXTURES).batch(index))
-    with pytest.raises(SaccadeError, match="size must be"):
+    with pytest.raises(SaccadeError, match="size of photos must be"):
         photos("test", seed=0, size=-1, **TEXTURES)
 
 

@@ -11,10 +11,12 @@ from saccade.lab.store import Lab
 from saccade.report import document
 from saccade.spec import Recipe, Run, SaccadeError, Settings, Task
 from saccade.web import profiles, runs
-from saccade.web.catalogue import Catalogue, columns, comparison, quantiles
+from saccade.web.catalogue import Catalogue
 from saccade.web.explorer import Explorer
 from saccade.web.export import bundle, file_name
+from saccade.web.measures import comparison, quantiles
 from saccade.web.page import page_files
+from saccade.web.runs import columns
 from tests.web.labs import DRAWN, SCALE, STUDY, finish, key_of, session_of
 
 
@@ -132,6 +134,42 @@ def test_nothing_changed_is_no_new_version(small):
     before = catalogue.version
     catalogue.look()
     assert catalogue.version == before
+
+
+def test_what_was_read_is_remembered_for_the_next_time(small, monkeypatch):
+    seen = {}
+    own = runs.rows(small, seen)
+    runs.remember(small, seen)
+    kept = runs.recall(small)
+    monkeypatch.setattr(runs, "row", lambda lab, key: pytest.fail("a folder was read again"))
+    assert runs.rows(small, kept) == own
+
+
+def test_a_run_that_changed_is_read_although_it_was_remembered(small):
+    seen = {}
+    runs.rows(small, seen)
+    runs.remember(small, seen)
+    (small.folder(task(0).run.key) / "done.json").unlink()
+    assert {r["state"] for r in runs.rows(small, runs.recall(small))} == {"waiting", "finished"}
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"format": "0"}', b'{"keys": ["x"], "stamps": []}'])
+def test_a_memory_that_cannot_be_read_is_none(small, content):
+    runs.remember(small, {})
+    (path,) = (small.root / "index").glob("*.explorer.json")
+    path.write_bytes(content)
+    assert runs.recall(small) == {}
+
+
+def test_the_whole_list_is_not_written_anew_for_every_change(small):
+    catalogue = Catalogue(small)
+    catalogue.look()
+    whole = catalogue.encoded()
+    finish(small, task(2))
+    catalogue.look()
+    assert catalogue.encoded() is whole
+    rest = json.loads(catalogue.encoded(json.loads(whole)["version"]))
+    assert rest["keys"] == [task(2).run.key]
 
 
 def test_columns_keep_every_value_and_its_type():

@@ -5,14 +5,16 @@ import base64
 import pytest
 import torch
 
+from saccade import models
 from saccade.data.images import Pasted
 from saccade.lab import worker
 from saccade.lab.store import Lab
 from saccade.probes.digit_transforms import transformed
 from saccade.spec import SaccadeError
+from saccade.subjects.attention import AttentionLayer
 from saccade.subjects.subject import standardise
 from saccade.web import pictures
-from saccade.web.look import Looker, captured, maps_of
+from saccade.web.look import Looker, captured, maps_of, seen_from
 from saccade.web.pictures import Stock
 from tests.web.labs import finish, key_of, session_of, weights_of
 
@@ -167,6 +169,24 @@ def test_a_gaussian_heads_map_does_not_depend_on_the_image(looker, keys):
     asked = {"models": [{"run": keys["quadratic"]}], "query": {"x": 3.5, "y": 3.5}}
     one, other = (looker.see({**asked, "picture": {"index": i}})["answers"][0]["attention"] for i in (0, 1))
     assert one == other
+
+
+def test_a_windows_map_lies_where_the_window_lies():
+    """A model that was only watched: windows of 2 x 2 tokens on a 4 x 4 grid, rolled by one before they were cut."""
+    weights = torch.zeros(1, 4, 1, 4, 4)
+    weights[0, :, :, :, 3] = 1  # every token looks at the last one of its window
+    layer = AttentionLayer("windows", weights, (2, 2), 0, (2, 2), 0, shift=(-1, -1))
+    told = seen_from(layer, 32, (8.5, 8.5))  # the token in row 1 and column 1: the first of window 0 after rolling
+    shown = torch.frombuffer(bytearray(base64.b64decode(told["data"])), dtype=torch.uint8).view(4, 4)
+    assert told["at"] == [1, 1]
+    assert shown.nonzero().tolist() == [[2, 2]]  # the last of window 0, rolled back
+
+
+def test_attention_in_windows_is_watched(lab):
+    model = models.build("local_attn", 10, seed=0).eval()
+    with torch.no_grad():
+        layers = maps_of(model, torch.rand(1, 3, 32, 32))
+    assert layers and all(seen_from(v, 32, (3.0, 30.0)) is not None for v in layers)
 
 
 def test_nothing_is_left_on_a_model_that_was_looked_at(lab, keys):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -30,13 +29,10 @@ def data(
 ) -> None:
     """Data sets: list what is known and here, fetch with checksums, verify every byte of the cache."""
     from saccade.cli import terminal
-    from saccade.data.fetch import large_pictures, sources
+    from saccade.data.fetch import sources
 
-    large = large_pictures.NAME
     if action == "list":
-        states = [
-            large_pictures.status() if n == large else sources.status(n) for n in (names or (*sources.known(), large))
-        ]
+        states = [sources.status(name) for name in names or sources.listed()]
         if json:
             out([plain(s) for s in states])
             return
@@ -47,16 +43,11 @@ def data(
         fetched = {}
         for name in names or tuple(n for n in sources.known() if not n.startswith("procedural")):
             with terminal.progress_bar(name) as progress:
-                fetch = large_pictures.fetch if name == large else partial(sources.fetch, name)
-                fetched[name] = fetch(folder_from=from_, again=again, report=say, progress=progress)
+                fetched[name] = sources.fetch(name, folder_from=from_, again=again, report=say, progress=progress)
         if json:
             out(fetched)
         return
-    findings = [
-        f
-        for name in names or (*sources.known(), large)
-        for f in (large_pictures.verify() if name == large else sources.verify(name))
-    ]
+    findings = [f for name in names or sources.listed() for f in sources.verify(name)]
     here = {f.name for f in findings if f.state != "missing"}  # a set of which nothing is here was not fetched
     if not names:
         findings = [f for f in findings if f.name in here]
@@ -65,7 +56,7 @@ def data(
     else:
         for f in findings:
             print(f"{f.state:<8} {f.file}" + (f": {f.remedy}" if f.remedy else ""))
-        for name in () if names else sorted({*sources.known(), large} - here - {*sources.DRAWN}):
+        for name in () if names else sorted({*sources.listed()} - here - {*sources.DRAWN}):
             print(f"{name} was not fetched: saccade data fetch {name}")
     if any(f.state != "ok" for f in findings):  # also what is missing of a set that was asked for, or that is here
         raise SystemExit(1)

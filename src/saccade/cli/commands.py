@@ -125,8 +125,10 @@ def _show_registration(name: str, scale: str, lab: str, json: bool) -> None:
 
 @command()
 def train(
-    model: Positional[str],
-    data: Annotated[str, arg(metavar="NAME")] = "digits_on_backgrounds",
+    model: Positional[Annotated[str, arg(metavar="MODEL", help="a registered name, or file.py:function")]],
+    data: Annotated[
+        str, arg(metavar="NAME", help="a set (cifar10, mnist), a construction, or folder:PATH")
+    ] = "digits_on_backgrounds",
     seeds: Annotated[str, arg(metavar="A:B", help="one seed, or a range without its end")] = "0:5",
     images: Annotated[int, arg(metavar="N", help="training presentations")] = 8000,
     recipe: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE ...", help="optimizer, lr, batch ...")] = (),
@@ -146,20 +148,26 @@ def train(
     for file in plugin:
         registry.load_plugin(file)
     from saccade import stats
-    from saccade.lab import pipeline
+    from saccade.data.named import named
+    from saccade.lab import identity, pipeline
     from saccade.lab.store import Lab
     from saccade.spec import Probe, Run, Task, recipe_of
 
+    if model.rpartition(":")[0].endswith(".py"):
+        model, plugin = registry.adopt(model), (*plugin, model)
+    data, data_args = named(data, settings(data_set))
     card, source = registry.card("model", model), registry.card("data", data)
     registry.check_args("model", model, settings(set))
-    registry.check_args("data", data, settings(data_set))
+    registry.check_args("data", data, data_args)
     made = recipe_of({"images": images}, settings(recipe))
     splits = ("train", source.extra.get("watch", "test"))
     asked = tuple(Probe(p, splits=splits) if p == "accuracy" else Probe(registry.card("probe", p).name) for p in probes)
-    tasks = [
-        Task(Run(card.name, source.name, made, s, Settings(settings(set)), Settings(settings(data_set))), asked)
-        for s in seed_range(seeds)
-    ]
+    tasks = identity.identify(
+        [
+            Task(Run(card.name, source.name, made, s, Settings(settings(set)), Settings(data_args)), asked)
+            for s in seed_range(seeds)
+        ]
+    )
     for one in asked:
         registry.check_args("probe", one.name, one.settings)
     how = pipeline.How(
@@ -173,10 +181,13 @@ def train(
     for split in () if json else splits:
         series = table.series("accuracy", split=split)
         if series:
-            print(
-                f"{card.name}: accuracy on {split} {stats.estimate(series).short()} % (95 % interval over "
-                f"{len(series)} seeds)"
+            few = len(series) < 3  # two seeds have no interval worth the name: their values are listed
+            values = ", ".join(f"{100 * v:.1f}" for v in series.values())
+            shown = (
+                f"{values} % (seeds {', '.join(map(str, series))})" if few else f"{stats.estimate(series).short()} %"
             )
+            more = "" if few else f" (95 % interval over {len(series)} seeds)"
+            print(f"{card.name}: accuracy on {split} {shown}{more}")
     for gap in () if json else (*table.gaps, *table.faults):
         print(f"seed {gap['seed']}: {gap['why']}")
     if failed or table.faults:
@@ -484,7 +495,7 @@ from saccade.cli import models as models  # noqa: E402
 
 def main(words: Sequence[str] | None = None) -> None:
     """Entry point: one sentence for each mistake; exit codes 0 fine, 1 failed, 2 wrong usage, 3 not reproduced."""
-    from saccade.cli import cluster, web  # noqa: F401 - they register their commands
+    from saccade.cli import cluster, demo, web  # noqa: F401 - they register their commands
 
     words = list(sys.argv[1:] if words is None else words)
     if words == ["--version"]:

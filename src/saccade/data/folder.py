@@ -66,20 +66,20 @@ def folder(
     x = read(chosen, side, crop, listed.grey)
     y = torch.tensor([files[i][1] for i in order])
     mean, std = moments(folder, side, crop)
-    whole: tuple[Any, ...] = (y, len(listed.classes), mean, std, x)
+    classes = len(listed.classes)
     if split == "train" and augment != "none":
         margin = side // 8 if augment.startswith("crop") else 0
-        return Shifted(*whole, margin=margin, mirror=augment.endswith("flip"))
+        return Shifted(y, classes, mean, std, x, margin=margin, mirror=augment.endswith("flip"))
     masks = [mask_of(f) for f in chosen]
     if not any(masks):
-        return Plain(*whole)
+        return Plain(y, classes, mean, std, x)
     if not all(masks):
         lacking = next(f for f, m in zip(chosen, masks, strict=True) if m is None)
         raise SaccadeError(
             f"{lacking} has no mask and others have; put {lacking.stem}.mask.png beside it, or none at all."
         )
     mask = read(tuple(m for m in masks if m), side, crop, True)
-    return Masked(*whole, mask=(mask > 127).byte() * 255)
+    return Masked(y, classes, mean, std, x, mask=(mask > 127).byte() * 255)
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def _in_turn(labels: list[int], seed: int, part: str) -> list[int]:
     """A seeded order in which classes take turns, so that every beginning is balanced as far as it goes."""
     order = shuffled(len(labels), seed, "folder", part).tolist()
     rank: dict[int, int] = {}
-    placed = []
+    placed: list[tuple[int, int, int]] = []
     for i in order:
         rank[labels[i]] = rank.get(labels[i], 0) + 1
         placed.append((rank[labels[i]], len(placed), i))
@@ -148,7 +148,8 @@ def mask_of(file: Path) -> Path | None:
 @functools.lru_cache(maxsize=4)
 def usual_side(folder: str) -> int:
     """The middle one of the images' shorter sides, at most 224."""
-    sides = sorted(min(_open(f).size) for f, _, _ in listing(folder).files[:: max(1, len(listing(folder).files) // 50)])
+    files = listing(folder).files
+    sides: list[int] = sorted(min(_open(f).size) for f, _, _ in files[:: max(1, len(files) // 50)])
     return max(FEWEST, min(LARGEST, sides[len(sides) // 2]))
 
 

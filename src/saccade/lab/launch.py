@@ -35,6 +35,7 @@ MOST_JOBS = 256  # worker processes; each loads torch
 POLL = 1.0  # seconds between looks at runs that another launcher has
 PATIENCE = 60.0  # seconds that a stopping worker gets to save
 SHARERS = 4  # runs that share a GPU at most
+SCANNED = 256  # tasks that are looked at to find some of the same net
 LOCKSTEP = 8  # runs of one small net that a worker may train together; more gain little and wait longer for each other
 
 # Freed memory is kept instead of being handed back page by page: up to 1.2 times faster, the same numbers.
@@ -244,14 +245,13 @@ def bundle(pending: collections.deque[Task], seats: int, place: str, alone: Set[
     ):
         return [first]
 
-    def like(task: Task) -> bool:
-        a, b = first.run, task.run
-        return (a.model, a.model_args, a.data, a.recipe) == (b.model, b.model_args, b.data, b.recipe)
-
-    others = [t for t in pending if like(t) and not {t.run.key, first.run.key} & alone]
-    some = others[: min(LOCKSTEP, math.ceil((1 + len(others)) / seats)) - 1]
-    for task in some:
-        pending.remove(task)
+    # Equal runs cost the same and stand together in the queue; of a long one only the beginning is looked at.
+    seen = [pending.popleft() for _ in range(min(SCANNED, len(pending)))]
+    like = [t for t in seen if t.run.kind == first.run.kind and not {t.run.key, first.run.key} & alone]
+    about = len(like) * (1 + len(pending) / max(1, len(seen)))  # so many there are in all
+    some = like[: min(LOCKSTEP, math.ceil((1 + about) / seats)) - 1]
+    taken = {id(t) for t in some}
+    pending.extendleft(t for t in reversed(seen) if id(t) not in taken)
     return [first, *some]
 
 
@@ -296,24 +296,32 @@ def _bury(
         how = f"it gave no sign of life for {worker.silent:.0f} s and was ended"
     for key, task in worker.tasks.items():
         deaths[key] += 1
-        done = lab.done(key)
         if deaths[key] <= RETRIES:
             pending.appendleft(task)
             yield {"event": "worker died", "key": key, "task": task, "how": how}
             continue
         reason = f"its worker process died {deaths[key]} times ({how}): {_words(worker)}"
-        if done is not None and done["outcome"] == Outcome.FINISHED:  # it died of a probe, and stays finished
-            probe_key, share = worker.probing.get(key, ("", 1.0))
-            for probe in _fatal(lab, task, probe_key, share):
-                version, outside = registry.card("probe", probe.name).version, identity.of_probe(probe)
-                lab.put_failure(key, probe, version, reason, share, outside)
-                yield {"event": "probe failed", "key": key, "task": task, "probe": probe.name, "reason": reason}
+        told = give_up(lab, task, reason, worker.probing.get(key, ("", 1.0)))
+        yield from ({**event, "task": task} for event in told)
+        if all(event["event"] != "failed" for event in told):
             deaths[key] = 0
             fatal.add(key)
             pending.appendleft(task)  # for the other probes, and to be told that it is finished
-            continue
+
+
+def give_up(lab: Lab, task: Task, reason: str, probing: tuple[str, float]) -> list[Event]:
+    """Mark what killed its workers: the run as failed, or, where it is finished, the probe that it was at."""
+    key, done = task.run.key, lab.done(task.run.key)
+    if done is None or done["outcome"] != Outcome.FINISHED:
         lab.finish(key, {"outcome": Outcome.FAILED, "reason": reason, "seconds": 0.0, "step": 0}, None)
-        yield {"event": "failed", "key": key, "task": task, "reason": reason}
+        return [{"event": "failed", "key": key, "reason": reason}]
+    probe_key, share = probing
+    told = []
+    for probe in _fatal(lab, task, probe_key, share):
+        version, outside = registry.card("probe", probe.name).version, identity.of_probe(probe)
+        lab.put_failure(key, probe, version, reason, share, outside)
+        told.append({"event": "probe failed", "key": key, "probe": probe.name, "reason": reason})
+    return told
 
 
 def _check_start(worker: Worker, before: int) -> bool:

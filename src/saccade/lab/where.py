@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 
-from saccade.lab import cluster, launch, plan
+from saccade.lab import cluster, launch, plan, supervisor
 from saccade.lab.launch import Event
 from saccade.lab.store import Lab
 from saccade.spec import SaccadeError, Task, digest
@@ -104,7 +104,7 @@ class OnRay:
         cluster.check_room(need)
         return list(places) * (1 if jobs or not need.gpu else int(1 / need.gpu))
 
-    def _need(self, place: str, cost: plan.Cost) -> cluster.Need:
+    def _need(self, place: str, cost: plan.Cost) -> supervisor.Need:
         return cluster.need_of(place, cost.resident, cost.memory, cost.device_memory)
 
     def begin(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 
 import torch
@@ -49,7 +50,7 @@ def background_reliance(subject: Subject, data: Source, *, split: str = "", n: C
                 data,
                 split,
                 n,
-                lambda x, index, show=show: composed(images, index, donors.get(show)),
+                functools.partial(_compose, images, donors.get(show)),
                 background=show,
             )
         )
@@ -83,3 +84,7 @@ def _background(images: Images, index: Tensor) -> Tensor:
     bare = (1 - mask).sum((2, 3), keepdim=True)
     mean = (x * (1 - mask)).sum((2, 3), keepdim=True) / bare.clamp_min(1)
     return (1 - mask) * x + mask * mean
+
+
+def _compose(images: Pasted | Masked, behind: Tensor | None, x: Tensor, index: Tensor) -> Tensor:
+    return composed(images, index, behind)

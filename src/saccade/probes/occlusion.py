@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import torch
+from torch import Tensor
 
 from saccade import rng
 from saccade.arguments import Count, Range
@@ -45,8 +47,13 @@ def occlusion(
             data,
             split,
             n,
-            lambda x, index, t=top, q=left, s=side: changes.covered(x, t[index.cpu()], q[index.cpu()], s, colour),
+            functools.partial(_cover, top, left, side, colour),
             occlusion=float(share),
         )
         yield Row.mean("occluded_accuracy", (after == images.y.cpu()).numpy(), share=float(share))
         yield Row.mean("answer_kept", (after == before).numpy(), share=float(share))
+
+
+def _cover(top: Tensor, left: Tensor, side: int, colour: Tensor, x: Tensor, index: Tensor) -> Tensor:
+    at = index.cpu()
+    return changes.covered(x, top[at], left[at], side, colour)

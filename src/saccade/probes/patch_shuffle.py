@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -36,7 +37,7 @@ def patch_shuffle(
             data,
             split,
             n,
-            lambda x, index, order=order, grid=grid: shuffled(x, order[index], grid),
+            functools.partial(_shuffle, order, grid),
             patch_shuffle=grid,
         )
         yield Row.mean("shuffled_accuracy", (said == y).numpy(), grid=grid)
@@ -54,3 +55,7 @@ def shuffled(x: Tensor, order: Tensor, grid: int) -> Tensor:
     squares = rearrange(x, "n c (a h) (b w) -> n (a b) c h w", a=grid, b=grid)
     squares = squares[torch.arange(len(x), device=x.device)[:, None], order]
     return rearrange(squares, "n (a b) c h w -> n c (a h) (b w)", a=grid, b=grid)
+
+
+def _shuffle(order: Tensor, grid: int, x: Tensor, index: Tensor) -> Tensor:
+    return shuffled(x, order[index], grid)

@@ -6,7 +6,6 @@ import dataclasses
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,8 +13,8 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from saccade import registry
-from saccade.data.fetch import sources
 from saccade.data.images import Images, Source
+from saccade.data.named import named
 from saccade.lab import identity
 from saccade.profiling import references
 from saccade.profiling.questions import QUESTIONS, VARIANTS, Asked, Question, estimate, pick
@@ -38,20 +37,10 @@ REPEATS = 9  # of a timed forward pass
 def source(
     text: str, *, seed: int = 0, device: str = "cpu", size: int = 0, args: Mapping[str, Any] | None = None
 ) -> Source:
-    """A set (cifar10, mnist), a registered construction, or folder:PATH."""
-    args = dict(args or {})
-    kind, colon, path = text.partition(":")
-    if colon and kind == "folder":
-        where = {"folder": str(Path(path).expanduser()), **({"size": size} if size else {})}
-        return Source("folder", Settings({**where, **args}), seed, device)
-    if text in sources.known():
-        return Source("photos", Settings({"of": text, **args}), seed, device)
-    if text.replace("-", "_") not in registry.cards("data"):
-        known = [*sources.known(), *registry.cards("data")]
-        raise SaccadeError(suggest("data", text, known, "or folder:PATH"))
-    name = registry.card("data", text).name
-    registry.check_args("data", name, args)
-    return Source(name, Settings(args), seed, device)
+    """A set (cifar10, mnist), a registered construction, or folder:PATH, at a size if that is given."""
+    at = {"size": size} if size and text.startswith("folder:") else {}
+    name, given = named(text, {**at, **(args or {})})
+    return Source(name, Settings(given), seed, device)
 
 
 def asked_split(data: Source) -> str:

@@ -195,6 +195,8 @@ def content(
         (0.26, 0.13, 0.17, 0.18, 0.09, 0.17),
         "verdicts",
     )
+    first = [s for s in shown if s.file.endswith("verdict_against_budget")]
+    yield from first
     if facts.get("remarks"):
         yield Text(("To bear in mind when reading the verdicts:",))
         yield Items(tuple((str(r),) for r in facts["remarks"]))
@@ -202,7 +204,7 @@ def content(
     for v in verdicts:
         yield Fold(_anchor(v.claim), v.claim, v.statement, v.label, tuple(_detail(v)))
     yield Section("Figures")
-    yield from shown
+    yield from (s for s in shown if s not in first)
     yield Section("Differences from the paper")
     if study.differs:
         yield Items(tuple((d.text, *_touches(d.touches)) for d in study.differs))

@@ -20,19 +20,19 @@ from typing import Any
 import torch
 from torch import nn
 
-from saccade import models, registry, rng
+from saccade import models, registry, rng, shipped
 from saccade.data.images import Source, Triple
+from saccade.lab import identity
 from saccade.lab.store import Lab
 from saccade.spec import SaccadeError, Settings, suggest
 from saccade.subjects import checkpoints
 
 GRAMMAR = (
     "file.py:function, a registered name (saccade list models), the key of a run in the lab, a .safetensors file with "
-    "--factory, timm:NAME, hf:NAME or torchvision:NAME"
+    "--factory, timm:NAME, hf:NAME, torchvision:NAME or shipped:NAME"
 )
 KEY = re.compile(r"[0-9a-f]{6,12}")
-# What authors call the three things that a factory may ask for.
-CLASSES = ("classes", "num_classes", "n_classes", "num_labels", "n_class", "nclass")
+# What authors call two of the things that a factory may ask for; the third is registry.CLASSES.
 SIZES = ("size", "image_size", "img_size", "input_size", "resolution")
 CHANNELS = ("channels", "in_channels", "in_chans", "num_channels", "input_channels")
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
@@ -108,6 +108,8 @@ def _named(text: str, wanted: Wanted) -> Found:
 
 
 def _from_file(file: Path, function: str, wanted: Wanted) -> Found:
+    if trained := _runs_of_file(file, function, wanted):
+        return trained
     module = load_file(file)
     known = [n for n, v in vars(module).items() if _usable(v) and getattr(v, "__module__", "") == module.__name__]
     known += [n for n, v in vars(module).items() if isinstance(v, nn.Module)]
@@ -116,6 +118,23 @@ def _from_file(file: Path, function: str, wanted: Wanted) -> Found:
         raise SaccadeError(suggest(f"function or class in {file}", function or "(none)", known))
     model = made if isinstance(made, nn.Module) else _call(made, wanted, f"{file}:{function}")
     return Found(model=model, name=f"{file.name}:{function}", origin=f"{function} of {file}")
+
+
+def _runs_of_file(file: Path, function: str, wanted: Wanted) -> Found | None:
+    """The first finished run of this lab that `saccade train file.py:function` made of the same code."""
+    lab = Lab(wanted.lab)
+    if wanted.args or wanted.weights or not file.is_file() or not (lab.root / "runs").is_dir():
+        return None
+    name = re.sub(r"\W", "_", f"{file.stem}_{function}").lower()
+    keys = runs_of(name, wanted)
+    if not keys or registry.adopt(f"{file}:{function}") != name:
+        return None
+    same = [k for k in keys if identity.identified(lab.run(k)).code == lab.run(k).code]
+    if not same:
+        return None
+    found = _of_run(same[0], wanted)
+    more = f"; {len(same)} finished runs of it in the lab, of which this is the first" if same[1:] else ""
+    return replace(found, name=f"{file.name}:{function}", origin=found.origin + more)
 
 
 def _usable(value: Any) -> bool:
@@ -186,7 +205,7 @@ def _arguments(made: Callable[..., Any], wanted: Wanted, name: str) -> dict[str,
         if argument not in known and not open_ended:
             raise SaccadeError(suggest(f"argument of {name}", argument, known))
     given = dict(wanted.args)
-    for names, value in ((CLASSES, wanted.classes), (SIZES, wanted.size), (CHANNELS, wanted.channels)):
+    for names, value in ((registry.CLASSES, wanted.classes), (SIZES, wanted.size), (CHANNELS, wanted.channels)):
         for argument in names:
             if argument in known:
                 given.setdefault(argument, value)
@@ -382,10 +401,25 @@ def _processor(folder: Path) -> tuple[Triple | None, Triple | None]:
     return (tuple(mean), tuple(std)) if mean and std else (None, None)
 
 
+def _shipped(name: str, wanted: Wanted) -> Found:
+    card = shipped.card(name)
+    return Found(
+        model=shipped.load(name),
+        name=f"shipped:{name}",
+        origin=f"shipped with saccade, {card.run.model} on {card.run.data} {Settings(card.run.data_args)!r}",
+        size=card.size,
+        channels=card.channels,
+        mean=card.mean,
+        std=card.std,
+        trained=True,
+    )
+
+
 SOURCES: dict[str, Callable[[str, Wanted], Found]] = {
     "timm": _timm,
     "hf": _transformers,
     "torchvision": _torchvision,
+    "shipped": _shipped,
 }
 
 

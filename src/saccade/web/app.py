@@ -89,7 +89,8 @@ def create(explorer: Explorer) -> ASGIApp:
         since = request.query_params.get("since", "-1")
         if not since.lstrip("-").isdecimal() or len(since) > 12:
             raise HTTPException(400, "since takes a version, a whole number.")
-        return await answer(turn, functools.partial(explorer.catalogue.document, int(since)))
+        text = await anyio.to_thread.run_sync(functools.partial(explorer.catalogue.encoded, int(since)), limiter=turn)
+        return Response(text, media_type="application/json")
 
     async def measure(request: Request) -> Response:
         at = dict(request.query_params)

@@ -1,4 +1,4 @@
-"""What the explorer can be asked, each answer a JSON value. The server answers with them; the export writes them to files."""
+"""What the explorer can be asked, each answer a JSON value, for the server to send and the export to write."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from saccade.spec import SaccadeError
 from saccade.stats import ALPHA, LEVEL
 from saccade.study import MIN_PAIRS
 from saccade.web import profiles, runs
-from saccade.web.catalogue import Catalogue, quantiles
+from saccade.web.catalogue import Catalogue
+from saccade.web.measures import quantiles
 from saccade.web.runs import Flat
 from saccade.web.studies import Studies
 
@@ -25,7 +26,7 @@ class Explorer:
     def __init__(self, lab: Lab, files: Sequence[str] = ()) -> None:
         self.lab = lab
         self.studies = Studies(lab, files)
-        self.catalogue = Catalogue(lab, self.studies.all)
+        self.catalogue = Catalogue(lab, self.studies.places)
         self.born = uuid.uuid4().hex[:8]  # tells a page that the server was started anew
         self._look: Any = None
         self._lock = threading.Lock()
@@ -44,7 +45,17 @@ class Explorer:
             "min_pairs": MIN_PAIRS,
             "quantiles": quantiles(),
             "profiles": len(profiles.names(self.lab)),
+            "shipped": self.shipped(),
         }
+
+    def shipped(self) -> list[Flat]:
+        """The models that come with the package, as rows beside those of the lab, for the Look page."""
+        from saccade import shipped
+
+        return [
+            {"run": c.run.key, "state": "finished", "shipped": c.name, **runs.settings(c.run)}
+            for c in shipped.cards().values()
+        ]
 
     def pulse(self) -> Flat:
         """Little enough to be asked every second: has anything changed?"""
@@ -52,7 +63,7 @@ class Explorer:
             "born": self.born,
             "version": self.catalogue.version,
             "complete": self.catalogue.complete,
-            "states": self.catalogue.counts(),
+            "states": self.catalogue.counts,
         }
 
     def cards(self) -> list[Flat]:

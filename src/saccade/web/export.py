@@ -172,7 +172,7 @@ def _models(rows: dict[str, runs.Flat], asked: Sequence[str]) -> list[str]:
 
 
 def _moves() -> Iterator[dict[str, float]]:
-    still = {"dx": 0, "dy": 0, "turn": 0, "scale": 1}
+    still: dict[str, float] = {"dx": 0, "dy": 0, "turn": 0, "scale": 1}
     for dy, dx in itertools.product(SHIFTS, SHIFTS):
         yield {**still, "dx": dx, "dy": dy}
     yield from ({**still, "turn": t} for t in TURNS)

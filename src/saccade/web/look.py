@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import inspect
+import math
 import threading
 import time
 from collections import OrderedDict
@@ -15,13 +17,14 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from saccade import models
+from saccade import models, shipped
 from saccade.analysis.equivariance import read_grid, stride_of
 from saccade.lab import worker
 from saccade.lab.store import Lab
 from saccade.probes.attention_geometry import quadratic_layers
 from saccade.report.figures import picture as as_png
 from saccade.spec import MILESTONES, Run, SaccadeError
+from saccade.subjects.attention import AttentionLayer, capture, token_grid
 from saccade.subjects.subject import Subject, standardise
 from saccade.web import pictures, runs
 from saccade.web.pictures import Stock, real
@@ -53,6 +56,7 @@ class Loaded:
     channels: int
     size: int
     layers: tuple[Layer, ...]
+    attends: bool
 
     @property
     def model(self) -> nn.Module:
@@ -78,6 +82,8 @@ class Looker:
     def states(self, key: str) -> list[dict[str, Any]]:
         """The moments of training at which the weights are known: the start always, since a seed makes it."""
         found = [{"state": "0", "label": "untrained"}]
+        if not self.lab.folder(key).is_dir():
+            return [*found, {"state": "1", "label": "trained"}]  # shipped
         found += [{"state": f"{s:g}", "label": f"{100 * s:g} %"} for s in MILESTONES if self.lab.has_milestone(key, s)]
         if self.lab.done(key) is None and (self.lab.folder(key) / "state.sealed").exists():
             found.append({"state": "saved", "label": "last saved"})
@@ -118,16 +124,18 @@ class Looker:
             }
 
     def _load(self, key: Any, state: Any) -> Loaded:
-        if not isinstance(key, str) or not runs.is_key(key) or not self.lab.folder(key).is_dir():
+        here = isinstance(key, str) and runs.is_key(key) and self.lab.folder(key).is_dir()
+        came_along = None if here or not isinstance(key, str) else shipped.by_key(key)
+        if not here and came_along is None:
             raise SaccadeError(f'no run "{str(key)[:40]}" in this lab; choose one of its finished runs.')
         known = [s["state"] for s in self.states(key)]
         if not isinstance(state, str) or (state and state not in known):
             raise SaccadeError(f"run {key} kept the states {', '.join(known)}, not {str(state)[:40]}.")
         state = state or known[-1]
-        stamp = runs.folder_stamp(self.lab.folder(key))
+        stamp = runs.folder_stamp(self.lab.folder(key)) if here else 0
         kept = self._kept.get((key, state))
         if kept is None or (kept[0] != stamp and state != "0"):
-            kept = (stamp, load(self.lab, key, state))
+            kept = (stamp, load(self.lab, key, state) if came_along is None else load_shipped(came_along, state))
             self._kept[key, state] = kept
         self._kept.move_to_end((key, state))
         while len(self._kept) > KEPT:
@@ -147,6 +155,19 @@ def load(lab: Lab, key: str, state: str) -> Loaded:
         subject = Subject(model.eval(), images.mean, images.std)
     else:
         subject = worker.load(lab, run, "cpu", float(state))
+    return with_layers(run, state, subject, stock)
+
+
+def load_shipped(card: shipped.Card, state: str) -> Loaded:
+    if state == "0":
+        model = models.build(card.run.model, card.classes, seed=card.run.seed, **card.run.model_args).eval()
+    else:
+        model = shipped.load(card.name)
+    return with_layers(card.run, state, Subject(model, card.mean, card.std), Stock(card.run))
+
+
+def with_layers(run: Run, state: str, subject: Subject, stock: Stock) -> Loaded:
+    """The model with those of its parts whose output is a map of the image, found by one pass."""
     channels, size = stock.size()
     found = []
     with torch.no_grad(), captured(subject.model) as outputs:
@@ -157,7 +178,9 @@ def load(lab: Lab, key: str, state: str) -> Loaded:
             module = subject.model.get_submodule(name)
             sides = (int(grid.map.shape[-2]), int(grid.map.shape[-1]))
             found.append(Layer(name, type(module).__name__, int(grid.map.shape[1]), sides))
-    return Loaded(run, state, subject, stock, channels, size, tuple(found))
+    with torch.no_grad():
+        attends = bool(maps_of(subject.model, torch.zeros(1, channels, size, size)))
+    return Loaded(run, state, subject, stock, channels, size, tuple(found), attends)
 
 
 @contextlib.contextmanager
@@ -191,7 +214,7 @@ def about(loaded: Loaded) -> dict[str, Any]:
             {"name": v.name, "kind": v.kind, "channels": v.channels, "sides": list(v.sides)} for v in loaded.layers
         ],
         "chosen": chosen(loaded.layers),
-        "attends": bool(attentive(loaded.model)),
+        "attends": loaded.attends,
         "centres": centres(loaded),
     }
 
@@ -247,22 +270,34 @@ def feature(name: str, out: Tensor, size: int) -> dict[str, Any] | None:
     }
 
 
-def attentive(model: nn.Module) -> list[tuple[str, nn.Module]]:
-    """The modules that can tell their attention; the model itself when it tells all of it."""
+def speakers(model: nn.Module) -> list[tuple[str, nn.Module]]:
+    """The modules that tell their attention themselves, several times faster than it can be watched.
+
+    The model itself when it tells all of it; else layers with `probabilities(x)`, x being their own input.
+    """
     if callable(getattr(model, "attention", None)):
         return [("", model)]
-    return [(n, m) for n, m in model.named_modules() if n and callable(getattr(m, "probabilities", None))]
+    return [(n, m) for n, m in model.named_modules() if n and _needed(getattr(m, "probabilities", None)) == 1]
 
 
-def maps_of(model: nn.Module, x: Tensor) -> list[tuple[str, Tensor]]:
-    """(heads, queries, keys) of every layer that attends, in order."""
-    found = attentive(model)
-    if found and not found[0][0]:
+def _needed(method: Any) -> int:
+    """How many arguments a method must be given; 0 for what is no method."""
+    if not callable(method):
+        return 0
+    return sum(p.default is p.empty for p in inspect.signature(method).parameters.values())
+
+
+def maps_of(model: nn.Module, x: Tensor) -> list[AttentionLayer]:
+    """The weights of every layer that attends, in order; of a model that does not speak, by watching it."""
+    found = speakers(model)
+    if not found:
+        return list(capture(model, x).layers)
+    if not found[0][0]:
         try:
             whole: Sequence[Tensor] = model.attention(x)  # type: ignore[operator]
         except SaccadeError:  # a read-out without a class token, say
             return []
-        return [(f"layer {i}", p[0]) for i, p in enumerate(whole, 1)]
+        return [_placed(f"layer {i}", p, x) for i, p in enumerate(whole, 1)]
     given: dict[str, Tensor] = {}
     handles = [
         m.register_forward_pre_hook(lambda _, args, name=n: given.__setitem__(name, args[0].detach())) for n, m in found
@@ -272,49 +307,76 @@ def maps_of(model: nn.Module, x: Tensor) -> list[tuple[str, Tensor]]:
     finally:
         for handle in handles:
             handle.remove()
-    return [(n, m.probabilities(given[n])[0]) for n, m in found if n in given]  # type: ignore[operator]
+    return [_placed(n, m.probabilities(given[n]), x) for n, m in found if n in given]  # type: ignore[operator]
+
+
+def _placed(name: str, p: Tensor, x: Tensor) -> AttentionLayer:
+    sides = (int(x.shape[-2]), int(x.shape[-1]))
+    query, key = (token_grid(int(n), sides) or (0, None) for n in p.shape[-2:])
+    return AttentionLayer(name, p[:1, None], key[1], key[0], query[1], query[0])
 
 
 def attention(loaded: Loaded, x: Tensor, query: tuple[float, float] | None) -> list[dict[str, Any]]:
-    """For each layer: the row of the query's token as a map per head, with the mass that tokens without a place get."""
-    told = []
+    """For each layer: where the query's token looks, a map per head, and the mass that tokens without a place get."""
+    if not loaded.attends:
+        return []
     with torch.no_grad():
         layers = maps_of(loaded.model, x)
-    for name, p in layers:
-        keys = read_grid(p.mean(0).T[None], (loaded.size, loaded.size))  # a vector per key: (1, keys, queries)
-        if keys is None or p.shape[-2] != p.shape[-1]:
-            continue
-        prefix = 0 if keys.prefix is None else keys.prefix.shape[1]
-        h, w = keys.map.shape[-2:]
-        stride = stride_of((loaded.size, loaded.size), (h, w))
-        margin = [(loaded.size - n * s) / 2 for n, s in zip((h, w), stride, strict=True)]
-        if query is None and prefix:
-            token, at = 0, None
-        else:
-            ask = query or (loaded.size / 2, loaded.size / 2)
-            row, column = (
-                min(max(int((v - m) // s), 0), n - 1) for v, m, s, n in zip(ask, margin, stride, (h, w), strict=True)
-            )
-            token, at = prefix + row * w + column, [row, column]
-        heads = p[:HEADS, token].float()
-        grid = heads[:, prefix:].reshape(-1, h, w)
-        share = heads / heads.sum(1, keepdim=True).clamp_min(1e-12)
-        told.append(
-            {
-                "name": name,
-                "shape": [len(heads), int(h), int(w)],
-                "of": int(p.shape[0]),
-                "stride": list(stride),
-                "margin": margin,
-                "at": at,
-                "top": grid.amax((1, 2)).tolist(),
-                "low": float(grid.min()),
-                "kept": heads[:, :prefix].sum(1).tolist() if prefix else [],
-                "effective": torch.special.entr(share.clamp_min(0)).sum(1).exp().tolist(),
-                "data": as_bytes(grid / grid.amax((1, 2), keepdim=True).clamp_min(1e-12)),
-            }
-        )
-    return told
+    return [told for layer in layers if (told := seen_from(layer, loaded.size, query)) is not None]
+
+
+def seen_from(layer: AttentionLayer, size: int, query: tuple[float, float] | None) -> dict[str, Any] | None:
+    if layer.grid is None or layer.query_grid is None:
+        return None  # tokens that make no grid of the image
+    along = math.isqrt(layer.windows)
+    if along * along != layer.windows:
+        return None
+    sides = tuple(along * n for n in layer.query_grid)
+    stride = stride_of((size, size), sides)
+    margin = [(size - n * s) / 2 for n, s in zip(sides, stride, strict=True)]
+    at: list[int] | None = None
+    if query is None and layer.query_prefix:
+        heads = layer.weights[0, 0, :HEADS, 0].float()
+    else:
+        ask = query or (size / 2, size / 2)
+        at = [min(max(int((v - m) // s), 0), n - 1) for v, m, s, n in zip(ask, margin, stride, sides, strict=True)]
+        window, token = _cell(layer, at, along)
+        heads = layer.weights[0, window, :HEADS, layer.query_prefix + token].float()
+    grid = heads[:, layer.prefix :].reshape(-1, *layer.grid)
+    if layer.windows > 1:
+        grid = _whole(layer, grid, window, along)
+    key_stride = stride_of((size, size), grid.shape[-2:])
+    share = heads / heads.sum(1, keepdim=True).clamp_min(1e-12)
+    return {
+        "name": layer.name,
+        "shape": list(grid.shape),
+        "of": layer.heads,
+        "stride": list(key_stride),
+        "margin": [(size - n * s) / 2 for n, s in zip(grid.shape[-2:], key_stride, strict=True)],
+        "at": at,
+        "top": grid.amax((1, 2)).tolist(),
+        "low": float(grid.min()),
+        "kept": heads[:, : layer.prefix].sum(1).tolist() if layer.prefix else [],
+        "effective": torch.special.entr(share.clamp_min(0)).sum(1).exp().tolist(),
+        "data": as_bytes(grid / grid.amax((1, 2), keepdim=True).clamp_min(1e-12)),
+    }
+
+
+def _cell(layer: AttentionLayer, at: Sequence[int], along: int) -> tuple[int, int]:
+    """The window and the token in it of a place of the image, which was rolled by `shift` before windows were cut."""
+    assert layer.query_grid is not None
+    h, w = layer.query_grid
+    row, column = ((v + s) % (along * n) for v, s, n in zip(at, layer.shift, (h, w), strict=True))
+    return (row // h) * along + column // w, (row % h) * w + column % w
+
+
+def _whole(layer: AttentionLayer, grid: Tensor, window: int, along: int) -> Tensor:
+    """One window's map at its place in the whole image; nothing is looked at outside."""
+    h, w = grid.shape[-2:]
+    whole = grid.new_zeros(len(grid), along * h, along * w)
+    top, left = (window // along) * h, (window % along) * w
+    whole[:, top : top + h, left : left + w] = grid
+    return whole.roll((-layer.shift[0], -layer.shift[1]), (1, 2))
 
 
 def centres(loaded: Loaded) -> list[dict[str, Any]]:

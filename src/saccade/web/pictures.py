@@ -28,7 +28,7 @@ LARGEST = 512  # pixels on a side of an image from outside
 
 @dataclass(frozen=True)
 class Thing:
-    """What is moved: colour (3, s, s) and opacity (1, s, s), both in [0, 1]; and how its ink mixes with a background."""
+    """What is moved: colour (3, s, s) and opacity (1, s, s), in [0, 1], and how its ink mixes with a background."""
 
     colour: Tensor
     opacity: Tensor

@@ -1,22 +1,27 @@
-"""Every run of a lab as one flat row, and everything about a single one. Reads; never writes, never loads torch."""
+"""Every run of a lab as one flat row, and everything about a single one. Never changes a run, never loads torch."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import re
+import socket
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from saccade.lab.store import Lab, unseal
+from saccade import __version__
+from saccade.lab.store import Lab, unseal, write_atomic
 from saccade.spec import MILESTONES, DamagedFile, Run, SaccadeError, digest, plain
 
 Flat = dict[str, Any]
 TAIL = 16_384  # bytes of a log that tell how far a run is
 LONGEST = 8  # numbers in a condition; what is longer is an image or a map, and no condition
 SHOWN_EVENTS = 40
+FORMAT = f"1 {__version__}"  # of what is remembered
 STATES = tuple(f"{share:g}" for share in MILESTONES)
 
 
@@ -87,7 +92,8 @@ def row(lab: Lab, key: str) -> Flat:
     flat |= {name: facts[name] for name in ("device", "torch") if name in facts}
     with contextlib.suppress(OSError):
         flat["started"] = round((lab.folder(key) / "run.json").stat().st_mtime)
-    return flat
+    # The same few words in every row: kept once, a hundred thousand rows take a third of the memory.
+    return {sys.intern(k): sys.intern(v) if type(v) is str else v for k, v in flat.items()}
 
 
 def settings(run: Run) -> Flat:
@@ -211,6 +217,62 @@ def _shown(document: Flat) -> Flat:
         "rows": [r for r in found if r["metric"] != "online"],
         "images": sum("map" in r.get("at", {}) or "picture" in r.get("at", {}) for r in document["rows"]),
     }
+
+
+def columns(rows: Sequence[Flat]) -> Flat:
+    """Rows by column: a value that all share, or numbers of distinct values; -1 where a row has none."""
+    names = list(dict.fromkeys(name for row in rows for name in row if name != "run"))
+    made: Flat = {}
+    for name in names:
+        codes: dict[tuple[type, Any], int] = {}
+        coded = [-1 if (v := row.get(name)) is None else codes.setdefault((type(v), v), len(codes)) for row in rows]
+        values = [v for _, v in codes]
+        made[name] = {"all": values[0]} if len(values) == 1 and -1 not in coded else {"values": values, "codes": coded}
+    return {"keys": [row["run"] for row in rows], "columns": made}
+
+
+def rows_of(table: Mapping[str, Any]) -> list[Flat]:
+    """The rows that `columns` was made of."""
+    made: list[Flat] = [{"run": key} for key in table["keys"]]
+    for name, column in table["columns"].items():
+        if "all" in column:
+            for one in made:
+                one[name] = column["all"]
+            continue
+        values = column["values"]
+        for one, code in zip(made, column["codes"], strict=True):
+            if code >= 0:
+                one[name] = values[code]
+    return made
+
+
+def _shelf(lab: Lab) -> Path:
+    host = re.sub(r"[^A-Za-z0-9.-]", "_", socket.gethostname()) or "here"
+    return lab.root / "index" / f"{host}.explorer.json"
+
+
+def remember(lab: Lab, seen: Mapping[str, Seen]) -> None:
+    """Keep what was read of runs that are over, so that a large lab opens at once the next time.
+
+    Derived, per machine, safe to delete; a lab that cannot be written does without.
+    """
+    kept = [s for s in seen.values() if s.settled]
+    table = {"format": FORMAT, "stamps": [s.stamp for s in kept], **columns([s.row for s in kept])}
+    with contextlib.suppress(SaccadeError, ValueError):
+        if (lab.root / "runs").is_dir():
+            write_atomic(_shelf(lab), json.dumps(table, separators=(",", ":"), allow_nan=False).encode())
+
+
+def recall(lab: Lab) -> dict[str, Seen]:
+    """What `remember` kept; nothing where there is none or it cannot be read. Folders that changed are read again."""
+    try:
+        table = json.loads(_shelf(lab).read_bytes())
+        if table["format"] != FORMAT:
+            return {}
+        found = zip(table["keys"], table["stamps"], rows_of(table), strict=True)
+        return {key: Seen(int(stamp), row, settled=True) for key, stamp, row in found if is_key(key)}
+    except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
+        return {}
 
 
 def folder_stamp(path: Path) -> int:

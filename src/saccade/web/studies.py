@@ -6,7 +6,7 @@ import contextlib
 import json
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from saccade import registry
 from saccade.lab import pipeline
@@ -14,10 +14,20 @@ from saccade.lab.pipeline import Session
 from saccade.lab.store import Lab
 from saccade.report import document, figures, writers
 from saccade.report.figures import FigureData, jsonable
-from saccade.spec import SCALES, Evidence, SaccadeError, Says, Verdict, suggest
+from saccade.spec import SCALES, Evidence, SaccadeError, Says, Scale, Verdict, suggest
 from saccade.study import Study
 from saccade.web import runs
 from saccade.web.runs import Flat
+
+
+class Place(NamedTuple):
+    """Where a run belongs, and what is asked of it there."""
+
+    study: str
+    scale: str
+    arm: str
+    probes: tuple[str, ...]
+
 
 KEPT = 16  # documents of studies that are kept in memory
 
@@ -33,7 +43,28 @@ class Studies:
             self.own[study.name] = (file, study)
         self._sessions: dict[tuple[str, str], Session] = {}
         self._kept: dict[tuple[str, str], tuple[Any, Flat, dict[str, FigureData]]] = {}
+        self._places: tuple[Any, dict[str, Place]] | None = None
         self._lock = threading.Lock()
+
+    def places(self) -> Mapping[str, Place]:
+        """The place of every run of every study: at all scales with its default choices, and as this lab has it.
+
+        A run of several scales is told by the smallest one. The same value until the lab gets another report.
+        """
+        own = tuple((name, f) for name in self.names() for f in self.folders(name) if f not in SCALES)
+        if self._places is None or self._places[0] != own:
+            found: dict[str, Place] = {}
+            tasks = [(s.name, x, s.tasks(Scale(x), s.choose({}))) for s in self.all() for x in SCALES]
+            for name, folder in own:
+                with contextlib.suppress(SaccadeError):  # a report of choices that the study no longer has
+                    session = self.session(name, folder)
+                    tasks.append((name, session.scale, session.tasks))
+            for name, scale, some in tasks:
+                for task in some:
+                    place = Place(name, scale, task.arm or task.run.model, tuple(p.key for p in task.probes))
+                    found.setdefault(task.run.key, place)
+            self._places = (own, found)
+        return self._places[1]
 
     def names(self) -> list[str]:
         return sorted({*registry.cards("study"), *self.own})
@@ -118,7 +149,7 @@ class Studies:
             "claims": len(study.claims),
             "sittings": sittings,
             "costs": {s: study.costs[s] for s in SCALES if s in study.costs},
-            "command": f"saccade run {name} --scale {next((s for s in ('demo', 'smoke') if s in study.costs), 'smoke')}",
+            "command": f"saccade run {name} --scale {'demo' if 'demo' in study.costs else 'smoke'}",
         }
 
     def document(self, name: str, folder: str) -> Flat:

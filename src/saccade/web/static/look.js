@@ -16,13 +16,13 @@ const COLOURS = { black: [0, 0, 0], grey: [128, 128, 128], white: [255, 255, 255
 export async function show(root, route, { follow, address, lab }) {
   let rows;
   if (STATIC) rows = await saved.open().then((l) => l?.rows || []);
-  else { await store.load(); rows = candidates(); }
+  else { await store.load(); rows = candidates(lab); }
   if (!rows.length) {
     if (!STATIC && !store.isComplete()) put(root, h("p.wait", {}, "Reading the lab…"));
     else put(root, STATIC ? empty("No models in this export", h("p", {}, "It was written without a Look page."))
       : empty("No trained model yet", h("p", {}, "This page needs a finished run. The smallest study trains eight models in a minute:"), copyable(`saccade run digits_on_backgrounds --scale smoke --lab ${lab.root}`)));
     let inner = null;
-    const off = store.onRows(async () => { if (candidates().length || store.isComplete()) { off(); inner = await show(root, route, { follow, address, lab }); } });
+    const off = store.onRows(async () => { if (candidates(lab).length || store.isComplete()) { off(); inner = await show(root, route, { follow, address, lab }); } });
     return { title: "Look", close: () => { off(); inner?.close?.(); } };
   }
   const view = read(route.query);
@@ -62,6 +62,7 @@ export async function show(root, route, { follow, address, lab }) {
     if (busy) { dirty = true; return; }
     busy = true;
     dirty = false;
+    root.dataset.busy = "1";
     const began = performance.now();
     try {
       const asked = { models: view.runs.map((run, i) => run && { run, state: view.states[i] || "", layers: view.layers[i] || undefined }).filter(Boolean), picture: picture(), query: view.query };
@@ -81,6 +82,7 @@ export async function show(root, route, { follow, address, lab }) {
     } finally {
       busy = false;
       if (dirty && !closed) ask();
+      else root.dataset.busy = "";
     }
   }
 
@@ -213,7 +215,7 @@ export async function show(root, route, { follow, address, lab }) {
     return [
       h("p.says-line", {}, "says ", h("b", { class: right === null ? "" : right ? "right" : "wrong" }, names[best] ?? best), ` with ${scaled(a.probabilities[best], true, 0)} %`, right === null ? "" : right ? h("span.right", {}, " ✓") : h("span.wrong", {}, ` ✗ it is ${names[answer.label] ?? answer.label}`)),
       h("table.bars", { "aria-label": "Logits and probabilities" }, h("tbody", {}, a.probabilities.map((p, k) => h("tr", { class: `${k === best ? "best" : ""} ${k === answer.label && view.mode === "set" ? "true-label" : ""}` },
-        h("th", { scope: "row" }, names[k] ?? k), h("td.bar", {}, h("i", { style: { width: `${100 * p}%`, background: colour(family) } })), h("td.num", { data: { logit: String(k) } }, a.logits[k].toFixed(2)))))),
+        h("th", { scope: "row" }, names[k] ?? k), h("td.bar", {}, h("i", { style: { width: `${100 * p}%`, background: colour(family) } })), h("td.num", { data: { logit: String(k) }, title: `logit ${a.logits[k].toPrecision(8)}` }, a.logits[k].toFixed(2)))))),
     ];
   }
 
@@ -274,7 +276,7 @@ export async function show(root, route, { follow, address, lab }) {
     panels.forEach((p) => p.refresh());
     if (infos[0]) { put(notice); await loadStock(); }
   })();
-  const off = store.onRows(() => { rows = STATIC ? rows : candidates(); panels.forEach((p) => p.refresh()); });
+  const off = store.onRows(() => { rows = STATIC ? rows : candidates(lab); panels.forEach((p) => p.refresh()); });
   return { title: "Look", close: () => { closed = true; off(); } };
 }
 

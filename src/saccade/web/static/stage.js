@@ -76,8 +76,7 @@ export function stage(tell) {
     if (drag && drag.act !== "draw" && !drag.far) {
       const at = place(e);
       const same = pinned && query && Math.floor(at.x) === Math.floor(query.x) && Math.floor(at.y) === Math.floor(query.y);
-      pinned = !same;
-      point(at, pinned);
+      point(at, !same);
     }
     drag = null;
   };
@@ -98,7 +97,6 @@ export function stage(tell) {
     const step = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[e.key];
     if (step && e.altKey) {
       const from = query || { x: size / 2, y: size / 2 };
-      pinned = true;
       point({ x: clamp(from.x + step[0], 0, size - 0.01), y: clamp(from.y + step[1], 0, size - 0.01) }, true);
       announce(`pixel ${Math.floor(query.x)} right, ${Math.floor(query.y)} down`);
     } else if (e.key === "Escape" && query) {

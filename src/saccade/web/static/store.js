@@ -28,8 +28,14 @@ export function decode({ keys, columns }, name = "run") {
 
 export async function load() {
   if (version >= 0 && (STATIC || complete)) return;
-  loading = loading || refresh(-1).finally(() => (loading = null));
+  loading = loading || whole().finally(() => (loading = null));
   await loading;
+}
+
+// The whole list may be of a moment ago; what changed since then is asked for at once.
+async function whole() {
+  await refresh(-1);
+  if (!STATIC) await refresh(version);
 }
 
 async function refresh(since) {
