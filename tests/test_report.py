@@ -477,7 +477,7 @@ def test_a_browser_shows_headings_and_figures(paths, tmp_path):
     )
     dom = Page(done.stdout)
     tags = [t for t, _ in dom.tags]
-    assert tags.count("svg") == 2
+    assert tags.count("svg") == 3
     assert tags.count("h2") == 7
     assert tags.count("details") == len(VERDICTS) + 1
     assert "script" not in tags
