@@ -112,7 +112,7 @@ def under_way(lab: Lab) -> list[str]:
 
 def children(pid: int) -> list[int]:
     with contextlib.suppress(OSError):
-        return [int(p) for p in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        return [int(p) for p in Path(f"/proc/{pid}/task/{pid}/children").read_text("utf-8").split()]
     return []
 
 
@@ -328,7 +328,7 @@ def main() -> None:
     text = page({**found, "seconds": time.monotonic() - began})
     print(text)
     if not asked.only:
-        Path(asked.to).write_text(text)
+        Path(asked.to).write_text(text, encoding="utf-8")
     if any(t["lost"] for t in counted.values()) or any(e["wrong"] or e["twice"] for e in ends):
         raise SystemExit("something was lost; the table says what")
 

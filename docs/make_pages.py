@@ -35,7 +35,7 @@ DRAWN = '{"digits": "procedural_digits", "scenes": "procedural_textures"}'
 def pages() -> dict[Path, str]:
     """Every made page with its text."""
     made = {DOCS / "gallery.md": gallery()}
-    probes, models = registry.cards("probe"), registry.cards("model")
+    probes, models = registry.built_in("probe"), registry.built_in("model")
     used = users()
     for card in probes.values():
         made[DOCS / "probes" / f"{card.name}.md"] = probe_page(card, used.get(("probe", card.name), []))
@@ -63,7 +63,7 @@ def pages() -> dict[Path, str]:
 def users() -> dict[tuple[str, str], list[str]]:
     """Which studies train a model or ask a probe, at any scale."""
     found: dict[tuple[str, str], set[str]] = {}
-    for name in registry.cards("study"):
+    for name in registry.built_in("study"):
         study = registry.study(name)
         for scale in SCALES:
             for task in study.tasks(Scale(scale), study.choose({})):
@@ -165,7 +165,7 @@ def gallery() -> str:
         "Every figure in `results/`, with the command that made it. Each comes from its own rows: the same command "
         "with `saccade figures` draws it again, and the numbers behind it stand in a CSV file beside it.",
     ]
-    for study in registry.cards("study"):
+    for study in registry.built_in("study"):
         folder = ROOT / "results" / study
         if not (folder / "report.md").exists():
             continue

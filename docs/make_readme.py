@@ -29,7 +29,7 @@ Verdicts = list[dict[str, Any]]
 def results() -> dict[str, dict[str, Any]]:
     """What is in results/, by study, in the order of the registry."""
     found = {}
-    for name in registry.cards("study"):
+    for name in registry.built_in("study"):
         file = ROOT / "results" / name / "verdicts.json"
         if file.exists():
             found[name] = json.loads(file.read_text("utf-8"))
@@ -71,7 +71,7 @@ def scoreboard(prefix: str) -> str:
 def studies(prefix: str) -> str:
     known = results()
     lines = ["| study | question | claims | verdicts |", "|---|---|---|---|"]
-    for name, card in registry.cards("study").items():
+    for name, card in registry.built_in("study").items():
         told = known.get(name)
         link = f"[{listed(count(told['verdicts']))}]({prefix}results/{name}/report.md)" if told else "not run yet"
         page = f"{prefix}docs/{name}.md" if prefix == "" else f"{name}.md"

@@ -192,7 +192,7 @@ def test_train_prints_an_estimate_and_takes_plugins(tmp_path):
         "backgrounds=2",
     )
     assert done.returncode == 0, done.stderr
-    assert "one_layer: accuracy on ood" in done.stdout and "2 seeds" in done.stdout
+    assert "one_layer: accuracy on ood" in done.stdout and "(seeds 0, 1)" in done.stdout
 
 
 def test_a_damaged_data_cache_is_refused_named_and_mended(tmp_path):

@@ -79,7 +79,7 @@ def test_every_study_has_a_page_and_the_readme_names_it(name):
 
 def test_every_name_has_a_card_worth_reading():
     for kind in registry.KINDS:
-        for card in registry.cards(kind).values():
+        for card in registry.built_in(kind).values():
             assert len(card.about) > 20, card.name
 
 
@@ -110,9 +110,9 @@ def test_a_result_that_changes_makes_the_readme_stale(monkeypatch):
 
 
 def test_every_probe_and_model_is_on_a_page():
-    for card in registry.cards("probe").values():
+    for card in registry.built_in("probe").values():
         assert (ROOT / "docs" / "probes" / f"{card.name}.md").exists()
-    for card in registry.cards("model").values():
+    for card in registry.built_in("model").values():
         assert f"## `{card.name}`" in (ROOT / "docs" / "models" / f"{card.extra['family']}.md").read_text()
 
 

@@ -477,9 +477,9 @@ def test_a_browser_shows_headings_and_figures(paths, tmp_path):
     )
     dom = Page(done.stdout)
     tags = [t for t, _ in dom.tags]
-    assert tags.count("svg") == 2
+    assert tags.count("svg") == 3
     assert tags.count("h2") == 7
-    assert tags.count("details") == len(VERDICTS) + 1
+    assert tags.count("details") == len(VERDICTS) + 2
     assert "script" not in tags
     assert "statement of D-H1" in dom.text
 

@@ -128,6 +128,11 @@ def cards(kind: str) -> dict[str, Card]:
     return dict(sorted(found.items()))
 
 
+def built_in(kind: str) -> dict[str, Card]:
+    """The names that come with the package; nothing that a plug-in added."""
+    return dict(sorted(_built_in(kind).items()))
+
+
 def card(kind: str, name: str) -> Card:
     known = cards(kind)
     wanted = name.replace("-", "_")

@@ -65,11 +65,9 @@ class Seeds:
 
     def tasks(self, tasks: Sequence[Task]) -> tuple[Task, ...]:
         out = tuple(tasks)
-        if self.fixed:
-            out = with_seeds(out, self.fixed[-1])
         for n, arms in self.looks:
             out = with_seeds(out, n, arms)
-        return out
+        return with_seeds(out, self.fixed[-1]) if self.fixed else out  # what was asked for by number counts last
 
 
 def with_seeds(tasks: Sequence[Task], n: int, arms: Sequence[str] = ()) -> tuple[Task, ...]:
