@@ -10,12 +10,13 @@ help:
 	@echo "make test     the tests (CPU, offline)"
 	@echo "make lint     ruff and mypy"
 	@echo "make bench    speed against what one would write instead (QUICK=1: under two minutes, writes nothing)"
+	@echo "make docs     the documentation as a site, in site/"
 	@echo "make results  the small run of every study, written to results/"
 
 $(VENV)/.core: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PY) -m venv $(VENV)
 	@echo "installing saccade into $(VENV) (once)"
-	@$(PIP) -e .
+	@$(PIP) -e '.[web]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.core
@@ -24,7 +25,7 @@ $(VENV)/.dev: $(VENV)/.core
 	@touch $@
 
 demo: $(VENV)/.core
-	@$(BIN)/python -m saccade.cli.demo --lab $(LAB)
+	@$(BIN)/saccade demo --lab $(LAB)
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n auto --dist loadgroup
@@ -33,8 +34,8 @@ slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -m 'slow or web or cluster' -rs
 
 lint: $(VENV)/.dev
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check -q src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks examples docs
+	$(BIN)/ruff format --check -q src tests benchmarks examples docs
 	$(BIN)/mypy
 
 $(VENV)/.bench: $(VENV)/.dev
@@ -45,6 +46,18 @@ $(VENV)/.bench: $(VENV)/.dev
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks $(if $(QUICK),--quick)
 
+$(VENV)/.docs: $(VENV)/.core
+	@echo "installing the tools for the documentation (once)"
+	@$(PIP) -e '.[docs]'
+	@touch $@
+
+docs: $(VENV)/.docs
+	$(BIN)/python docs/make_api.py
+	$(BIN)/python docs/make_pages.py
+	$(BIN)/python docs/make_readme.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict  # not quietly: that would hide warnings from --strict too
+	@echo "site/index.html"
+
 STUDIES = digits_on_backgrounds learning_curves attention_as_convolution local_structure block_ablations
 
 results: $(VENV)/.core
@@ -53,4 +66,4 @@ results: $(VENV)/.core
 	  $(BIN)/saccade report $$study --scale small --lab $(LAB) --format md csv --to results/$$study; \
 	done
 
-.PHONY: help demo test slow lint bench results
+.PHONY: help demo test slow lint bench docs results

@@ -1,6 +1,6 @@
 """Power of looking at 5, 10 and 20 seeds against a fixed number: the table in statistics.md, simulated anew.
 
-    python docs/make_power.py
+python docs/make_power.py
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def p_values(values: np.ndarray) -> np.ndarray:
 def table() -> str:
     draws = np.random.default_rng(0).standard_normal((REPEATS, sequential.LOOKS[-1]))
     lines = [
-        "| true effect, in standard deviations of the paired difference | 5 seeds | 10 seeds | 20 seeds | until decided "
-        "| seeds used, mean |",
+        "| true effect, in standard deviations of the paired difference | 5 seeds | 10 seeds | 20 seeds "
+        "| until decided | seeds used, mean |",
         "|---|---|---|---|---|---|",
     ]
     for effect in EFFECTS:

@@ -131,14 +131,14 @@ def test_where_two_classes_differ():
 def test_pictures_are_kept_of_seed_0_only_and_carry_their_maps():
     model = models.build("basic_vit", seed=0, dim=16, heads=2, depth=2, channels=1)
     found = rows(model, show=(0, 3), means=True, eight=True)
-    shown = [(r.at["shown"], r.at["label"]) for r in found if r.metric == "picture"]
+    shown = [(r.at["shown"], r.at["label"]) for r in found if r.metric == "image"]
     assert shown == [("instance", 0), ("class mean", 0), ("instance", 3), ("class mean", 3), ("made-up 8", -1)]
-    one = next(r for r in found if r.metric == "picture")
-    assert len(one.at["picture"]) == 1024 and len(one.at["map"]) == len(one.at["rollout"]) == 64
+    one = next(r for r in found if r.metric == "image")
+    assert len(one.at["image"]) == 1024 and len(one.at["map"]) == len(one.at["rollout"]) == 64
     assert sum(one.at["map"]) == pytest.approx(1, abs=1e-3)
     assert [(r.at["layer"], r.at["head"]) for r in found if r.metric == "head_map"] == [(1, 1), (1, 2), (2, 1), (2, 2)]
     other = Source("points", DATA.args, 1)
-    assert not [r for r in rows(model, other, show=(0,)) if r.metric == "picture"]
+    assert not [r for r in rows(model, other, show=(0,)) if r.metric == "image"]
 
 
 def test_the_made_up_eight_has_two_holes():

@@ -93,7 +93,8 @@ def test_heads_that_shift_are_single_positional_and_told_apart():
 
 def test_an_even_look_and_a_look_by_content():
     even = geometry.of_maps(torch.full((4, 2, 16, 16), 1 / 16))
-    assert even["entropy"] == pytest.approx(math.log(16)) and even["single_heads"] == 0 and even["far_heads"] == 1
+    assert even["entropy"] == pytest.approx(math.log(16)) and even["single_heads"] == 0
+    assert even["far_heads"] == 0  # far on average, but no pattern
     follows = torch.zeros(16, 1, 16, 16)
     for i in range(16):
         follows[i, 0, :, i] = 1  # every query at one token, another one in each picture
@@ -103,6 +104,11 @@ def test_an_even_look_and_a_look_by_content():
     assert told["average_variation"] == pytest.approx(15 / 16)
     half = torch.cat([follows, torch.stack([shift_map(4, 0, 0)] * 16)[:, None]], 1)
     assert geometry.of_maps(half)["positional_heads"] == 0.5
+
+
+def test_a_head_that_looks_at_a_far_token_looks_far():
+    told = geometry.of_maps(torch.stack([shift_map(8, 4, 0), shift_map(8, 0, 1)]).expand(3, -1, -1, -1))
+    assert told["far_heads"] == 0.5
 
 
 def test_distances_are_euclidean():
@@ -118,6 +124,8 @@ def test_the_probe_compares_with_the_untrained_net_of_its_seed():
                 layer.centre += torch.tensor([0.3, 0.4])
     rows = list(geometry.attention_geometry(subject, DATA, n=3, model="quadratic", args=TINY, show=True))
     assert found(rows, "centre_moved", state="trained") == pytest.approx([0.5, 0.5])
+    assert found(rows, "moved", ingredient="centres") == pytest.approx([0.5])
+    assert found(rows, "varies", ingredient="content") == pytest.approx([0], abs=1e-6)  # no content to follow
     assert len(found(rows, "entropy")) == 4 and len(found(rows, "head_map")) == 2 * 4 * 3
     assert len(found(rows, "head_centre", state="start")) == 8
     assert max(found(rows, "average_variation")) < 1e-6  # position only, up to the rounding of a mean

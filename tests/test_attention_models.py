@@ -217,9 +217,13 @@ def test_resnet_follows_its_width():
         ("learned_relative", {"key_content": False, "content": False}, "kind of content"),
         ("quadratic", {"shell": "originl"}, "did you mean original"),
         ("quadratic", {"patch": 5}, "patch must divide 32"),
-        ("quadratic", {"depth": 0}, "depth must be at least 1"),
-        ("learned_relative", {"dim": 7}, "dim even"),
-        ("quadratic", {"attention_dropout": 1.0}, "attention_dropout must be"),
+        ("quadratic", {"depth": 0}, "depth of quadratic must be a whole number from 1"),
+        ("learned_relative", {"dim": 7}, "dim must be even"),
+        (
+            "quadratic",
+            {"attention_dropout": 1.0},
+            "attention_dropout of quadratic must be a number of at least 0 and below 1",
+        ),
         ("resnet18", {"stem": "cifr"}, "did you mean cifar"),
     ],
 )

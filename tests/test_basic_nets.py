@@ -169,10 +169,10 @@ def test_one_block_without_embedding_is_the_dense_net(heads, channels):
 @pytest.mark.parametrize(
     ("name", "args", "says"),
     [
-        ("basic_cnn", {"width": 0}, "width must be at least 1"),
+        ("basic_cnn", {"width": 0}, "width of basic_cnn must be a whole number from 1"),
         ("basic_cnn", {"parametrisation": "meanfield"}, "did you mean mean_field"),
         ("basic_vit", {"heads": 3}, "3 does not divide 128"),
-        ("basic_vit", {"depth": 0}, "depth must be at least 1"),
+        ("basic_vit", {"depth": 0}, "depth of basic_vit must be a whole number from 1"),
     ],
 )
 def test_bad_nets_get_a_sentence(name, args, says):

@@ -1,5 +1,7 @@
 """vit and convnet: counts of the papers, the orders inside a block, the exact last block, sentences for bad sizes."""
 
+from typing import get_args
+
 import pytest
 import torch
 from torch.nn import functional as F
@@ -7,7 +9,7 @@ from torch.nn import functional as F
 from saccade import models
 from saccade.analysis import attention
 from saccade.models.convnet import Block as ConvBlock
-from saccade.models.vit import BLOCKS, Block
+from saccade.models.vit import Block, Form
 from saccade.spec import SaccadeError
 
 BASE = {"patch": 32, "dim": 128, "depth": 16, "heads": 4}
@@ -28,7 +30,7 @@ def count(name, **args):
         ({"heads": 8}, 3_569_546, 3_573_770),
     ],
 )
-@pytest.mark.parametrize("block", BLOCKS)
+@pytest.mark.parametrize("block", get_args(Form))
 def test_vit_counts_of_the_table(change, at_128, at_224, block):
     for image, wanted in ((128, at_128), (224, at_224)):
         assert count("vit", image=image, block=block, **{**BASE, **change}) == wanted
@@ -65,7 +67,7 @@ def pictures(n=3, side=16):
     return torch.randn(n, 3, side, side, dtype=torch.double, generator=torch.Generator().manual_seed(0))
 
 
-@pytest.mark.parametrize("block", BLOCKS)
+@pytest.mark.parametrize("block", get_args(Form))
 @pytest.mark.parametrize("heads", [1, 4])
 def test_last_block_for_the_class_token_alone_is_exact(block, heads):
     """Output and every gradient against the dense path."""
@@ -87,7 +89,7 @@ def _attend(block, x):
     return a.out((maps @ v).transpose(1, 2).flatten(2))
 
 
-@pytest.mark.parametrize("form", BLOCKS)
+@pytest.mark.parametrize("form", get_args(Form))
 def test_order_inside_the_block(form):
     torch.manual_seed(0)
     block, x = Block(form, 8, 2, 4, 0.0, 0.0).double(), torch.randn(2, 5, 8, dtype=torch.double)
@@ -140,7 +142,7 @@ def test_patch_embedding_is_a_strided_convolution():
     torch.testing.assert_close(net.embed(x), want)
 
 
-@pytest.mark.parametrize("block", BLOCKS)
+@pytest.mark.parametrize("block", get_args(Form))
 def test_attention_maps(block):
     net, x = small(block=block).float(), pictures().float()
     layers = net.attention(x)
@@ -175,15 +177,15 @@ def test_dropout_acts_in_training_only_and_in_the_last_block_too():
         ("vit", {"patch": 5}, "5 does not divide 32"),
         ("vit", {"heads": 3}, "3 does not divide 128"),
         ("vit", {"patch": 64}, "64 does not divide 32"),
-        ("vit", {"depth": 0}, "depth must be"),
-        ("vit", {"block": "v4"}, "no block"),
-        ("vit", {"readout": "max"}, "no readout"),
-        ("vit", {"dropout": 1.0}, "dropout must be"),
-        ("vit", {"ratio": 0}, "ratio must"),
-        ("convnet", {"block": "v4"}, "no block"),
+        ("vit", {"depth": 0}, "depth of vit must be"),
+        ("vit", {"block": "v4"}, "block of vit must be one of v1"),
+        ("vit", {"readout": "max"}, "readout of vit must be"),
+        ("vit", {"dropout": 1.0}, "dropout of vit must be"),
+        ("vit", {"ratio": 0}, "ratio of vit must"),
+        ("convnet", {"block": "v4"}, "block of convnet must be"),
         ("convnet", {"stem": "cifr"}, "did you mean cifar"),
-        ("convnet", {"width": 0}, "width must be"),
-        ("convnet", {"stages": ()}, "stages must"),
+        ("convnet", {"width": 0}, "width of convnet must be"),
+        ("convnet", {"stages": ()}, "stages of convnet must be a list of whole numbers"),
     ],
 )
 def test_bad_sizes_get_a_sentence(name, args, says):

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -111,6 +112,48 @@ def test_two_processes_end_with_the_weights_of_one(tmp_path):
     assert moved > 1e-2  # a thousand times the tolerance: it would be seen if a share were lost
 
 
+def state_after(steps, model):
+    """What a run would go on from, saved after so many steps."""
+    run = (e for e in events(model) if isinstance(e, Step))
+    state = next(itertools.islice(run, steps - 1, None)).state()
+    run.close()
+    return state
+
+
+def resumed(state):
+    *_, last = fit(net(), DATA, RECIPE, resume=state, team=distributed.current())
+    return last.model.state_dict()
+
+
+def second_resumed(port, path):
+    with meeting(1, int(port)):
+        with contextlib.suppress(distributed.Closed):
+            list(events(net()))
+        resumed(Path(path).read_bytes())
+
+
+def test_a_run_goes_on_with_another_number_of_processes(tmp_path):
+    """From one to two and from two to one: the weights of an undisturbed run, up to the order of sums."""
+    alone, half = trained(False).model.state_dict(), state_after(4, net())
+    (tmp_path / "half").write_bytes(half)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    code = (
+        "import sys; sys.path.insert(0, sys.argv.pop(1)); import test_distributed as t; t.second_resumed(*sys.argv[1:])"
+    )
+    words = [os.path.dirname(__file__), str(port), str(tmp_path / "half")]
+    other = subprocess.Popen([sys.executable, "-c", code, *words], env={**os.environ, "OMP_NUM_THREADS": "1"})
+    with meeting(0, port):
+        by_two = state_after(4, net())
+        one_then_two = resumed(half)
+        assert other.wait(60) == 0
+    two_then_one = resumed(by_two)
+    for name, value in alone.items():
+        torch.testing.assert_close(one_then_two[name], value, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(two_then_one[name], value, rtol=1e-5, atol=1e-5)
+
+
 def test_alone_everything_is_as_it_was():
     alone = distributed.current()
     value, model = torch.tensor(2.0), net(True)
@@ -163,7 +206,7 @@ def test_a_user_starts_it_with_torchrun_and_a_second_call_finds_everything_done(
 
     subprocess.run([sys.executable, *TRAIN, "--seeds", "0", "--lab", str(tmp_path / "one"), "--quiet"], check=True)
     done = torchrun(tmp_path / "two", "0:2")
-    assert done.returncode == 0 and "over 2 seeds" in done.stdout, done.stderr
+    assert done.returncode == 0 and "(seeds 0, 1)" in done.stdout, done.stderr
     one, *more = (tmp_path / "one").glob("runs/*/weights.safetensors")
     assert not more
     two = load_file(tmp_path / "two" / one.relative_to(tmp_path / "one"))

@@ -124,7 +124,7 @@ def test_readings_equal_unfold_linear_and_torchs_own_attention(reading, heads):
 
 def test_bad_arguments_are_one_sentence():
     for args, says in (
-        ({"reading": "F"}, 'no reading "F"'),
+        ({"reading": "F"}, 'reading of mha_lenet must be one of A, B, C, D, E, not "F"'),
         ({"heads": 4}, "heads must divide 6"),
         ({"hedas": 2}, "did you mean heads"),
         ({"head": "meen"}, "did you mean mean"),

@@ -54,10 +54,10 @@ def test_margin_and_mirror_can_be_switched_off():
 @pytest.mark.parametrize(
     ("change", "word"),
     [
-        ({"p": 10**7}, "at most"),
+        ({"p": 10**6}, "at most"),
         ({"hold_out": 0}, "hold_out"),
         ({"augment": "blur"}, "augment"),
-        ({"of": "cifr"}, "data set"),
+        ({"of": "cifr"}, "did you mean cifar10"),
     ],
 )
 def test_one_sentence_for_bad_input(change, word):

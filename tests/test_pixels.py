@@ -1,4 +1,5 @@
 import math
+from typing import get_args
 
 import pytest
 import torch
@@ -69,7 +70,7 @@ def test_blends():
         out = pixels.compose(ink, scene, blend)
         assert out.shape == (4, 3, 1, 1)
         assert out[:, 0, 0, 0].tolist() == pytest.approx(list(values))
-    assert set(expected) == set(pixels.BLENDS)
+    assert set(expected) == set(get_args(pixels.Blend))
 
 
 def test_translation_of_a_given_length_moves_the_centre_of_mass_by_it():

@@ -188,8 +188,8 @@ def test_vits_learn(args):
         ("san", {"one_key_map": True}, "needs frozen_keys"),
         ("san", {"raw_attention": True}, "set flat=True"),
         ("san", {"depth": 2}, "set flat=True"),
-        ("san", {"depth": 0, "flat": True}, "depth must be at least 1"),
-        ("conv_stem_vit", {"width": 0}, "width must be at least 1"),
+        ("san", {"depth": 0, "flat": True}, "depth of san must be"),
+        ("conv_stem_vit", {"width": 0}, "width of conv_stem_vit must be"),
         ("conv_stem_vit", {"patch": 3}, "patch must divide 32"),
     ],
 )

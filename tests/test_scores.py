@@ -129,8 +129,25 @@ def test_equal_scores_are_decided_the_same_way_and_counted(tmp_path):
     assert told["right"] == 2 and told["ties"] == 2
 
 
-def test_infinite_scores_have_an_order(tmp_path):
-    assert scores.compare(*_files(tmp_path, "-inf,1\ninf,1\n", "1\n0\n"))["accuracy"]["value"] == 1
+@pytest.mark.parametrize("name", ["image_id", "id", "Image", "file name", "sample_idx"])
+def test_a_column_of_ids_below_a_name_is_no_class(name, tmp_path):
+    z = f"{name},cat,dog,frog\n107,.1,.7,.2\n22,.8,.1,.1\n913,.1,.1,.8\n"
+    told = scores.compare(*_files(tmp_path, z, f"{name},label\n107,1\n22,0\n913,2\n"))
+    assert told["classes"] == 3 and told["accuracy"]["right"] == 3
+    text = z.replace("107", "a.png").replace("22", "b.png").replace("913", "c.png")
+    assert scores.compare(*_files(tmp_path, text, "1\n0\n2\n"))["accuracy"]["right"] == 3
+
+
+def test_a_class_may_be_called_key(tmp_path):
+    told = scores.compare(*_files(tmp_path, "key,lock\n.1,.7\n.8,.1\n", "1\n0\n"))
+    assert told["classes"] == 2 and told["accuracy"]["right"] == 2
+
+
+def test_ids_of_both_files_are_compared(tmp_path):
+    z = "id,a,b,c\n7,.1,.7,.2\n8,.8,.1,.1\n9,.1,.1,.8\n"
+    with pytest.raises(SaccadeError, match=r'line 3 is of image "9" and .*scores.csv, line 3 of image "8"'):
+        scores.compare(*_files(tmp_path, z, "id,label\n7,1\n9,2\n8,0\n"))
+    assert scores.compare(*_files(tmp_path, z, "id,label\n7.0,1\n8,0\n9,2\n"))["accuracy"]["right"] == 3
 
 
 GOOD = "1,2,3\n4,5,6\n7,8,8\n"
@@ -145,6 +162,9 @@ GOOD = "1,2,3\n4,5,6\n7,8,8\n"
         ("1,2,3\n4,x,6\n7,8,9\n", "0\n1\n2\n", 'line 2, column 2 is "x", not a number'),
         ("1,2,3\n4,,6\n7,8,9\n", "0\n1\n2\n", "line 2, column 2 is empty"),
         ("a,b,c\n1,2,3\n4,nan,6\n7,8,9\n", "0\n1\n2\n", r"line 3, column 2 is not a number \(NaN\)"),
+        ("1,2,3\n4,-inf,6\n7,8,9\n", "0\n1\n2\n", "line 2, column 2 is infinite"),
+        ("1,2,3\n4,5,6\n7,8,1e999\n", "0\n1\n2\n", "line 3, column 3 is infinite"),
+        ("what,a,b,c\n17,.5,.1,.4\n3,.5,.4,.1\n99,.2,.4,.4\n", "0\n1\n2\n", r"first column .*\(what\).*looks like"),
         ("1,2,3\n\n7,8,9\n", "0\n1\n2\n", "line 2 is empty"),
         ("", "0\n", "has no numbers"),
         ("a,b,c\n", "0\n", "header and no numbers"),

@@ -37,11 +37,11 @@ def test_the_key_of_a_known_run_stays():
 @pytest.mark.parametrize(
     ("bad", "says"),
     [
-        ({"images": 0}, "images must be at least 1"),
-        ({"images": 1, "lr": -1}, "lr must be above 0"),
+        ({"images": 0}, "images of the recipe must be a whole number from 1"),
+        ({"images": 1, "lr": -1}, "lr of the recipe must be a number above 0"),
         ({"images": 1, "optimizer": "adma"}, "did you mean adam"),
         ({"images": 1, "momentum": 1.0}, "momentum"),
-        ({"images": 1, "precision": "half"}, "no precision"),
+        ({"images": 1, "precision": "half"}, "precision of the recipe must be one of"),
     ],
 )
 def test_a_recipe_out_of_range_is_one_sentence(bad, says):

@@ -235,7 +235,20 @@ def test_choices_are_checked():
     for bad, message in (
         ({"hedas": 1}, "did you mean heads"),
         ({"heads": 3}, "one of 1, 2"),
-        ({"images": "x"}, "must be int"),
+        ({"images": "x"}, "images of .* must be a whole number, not"),
     ):
         with pytest.raises(SaccadeError, match=message):
             study.choose(bad)
+
+
+def test_a_requirement_at_every_value_of_a_field_fails_at_the_first_that_fails():
+    def table(late):
+        sizes = ((64, 0.95), (128, late))
+        return Table(sum((rows("accuracy", numbers(a, 5, 0.01), arm="A", split="test", p=p) for p, a in sizes), ()))
+
+    asked = learned("A", 1.0, every="p")
+    assert asked.asks.endswith("at every p that was run") and asked.check(Results(table(0.9))).met
+    failed = asked.check(Results(table(0.3)))
+    assert not failed.met and failed.reason is Reason.NOT_LEARNED and failed.found.startswith("A, p 128, split test")
+    assert asked.check(Results(Table())).reason is Reason.NOT_MEASURED
+    assert learned("A", 1.0, every="p", p=(64,)).check(Results(table(0.3))).met

@@ -6,9 +6,29 @@ Names are loaded on first use, so that `import saccade` costs nothing and loads 
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
+
+if TYPE_CHECKING:  # what a type checker and an editor see; at run time the table below
+    from saccade.api import compare, model, probe, run, train
+    from saccade.lab.store import Lab
+    from saccade.lab.table import Table
+    from saccade.spec import (
+        Difference,
+        Estimate,
+        Paper,
+        Probe,
+        Recipe,
+        Row,
+        Run,
+        SaccadeError,
+        Scale,
+        Settings,
+        Task,
+        Verdict,
+    )
+    from saccade.study import Choice, Study, above_chance, claim, figure, in_use, judge, learned
 
 _HOMES = {
     "model": "api",
@@ -29,15 +49,47 @@ _HOMES = {
     "Task": "spec",
     "Estimate": "spec",
     "Difference": "spec",
+    "Verdict": "spec",
     "Choice": "study",
     "Study": "study",
     "claim": "study",
     "figure": "study",
     "judge": "study",
+    "learned": "study",
+    "above_chance": "study",
+    "in_use": "study",
     "Table": "lab.table",
     "Lab": "lab.store",
 }
-__all__ = sorted(_HOMES)
+__all__ = [  # noqa: RUF022 - in the order in which a reader meets them
+    "model",
+    "train",
+    "run",
+    "probe",
+    "compare",
+    "Paper",
+    "Probe",
+    "Recipe",
+    "Run",
+    "Row",
+    "SaccadeError",
+    "Scale",
+    "Settings",
+    "Task",
+    "Estimate",
+    "Difference",
+    "Verdict",
+    "Choice",
+    "Study",
+    "claim",
+    "figure",
+    "judge",
+    "learned",
+    "above_chance",
+    "in_use",
+    "Table",
+    "Lab",
+]
 
 
 def __getattr__(name: str) -> Any:

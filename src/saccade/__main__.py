@@ -1,4 +1,4 @@
-"""The `saccade` command. The overview is read from the source of the commands, so that it appears at once."""
+"""The `saccade` command. The overview is read from the source of the command files, so that it appears at once."""
 
 from __future__ import annotations
 
@@ -7,22 +7,25 @@ import os
 import sys
 from pathlib import Path
 
+from saccade.cli import output
+
 OVERVIEW = """usage: saccade COMMAND [...]
 
 A laboratory for the inductive biases of vision models.
 
-First:  saccade run digits_on_backgrounds --scale smoke    a minute: trains, measures, writes a report
+First:  saccade demo                                       minutes: a first study on real data, end to end
 Then:   saccade run digits_on_backgrounds --scale small    verdicts with intervals
 
 commands (saccade COMMAND --help tells more):
 """
 
-COMMANDS = ("commands.py", "models.py")  # in cli/
+COMMANDS = ("commands", "care", "models", "demo", "cluster", "web")  # files of cli/
 
 
 def main() -> None:
     if sys.argv[1:] in ([], ["-h"], ["--help"]):
-        print(OVERVIEW + "\n".join(f"  {name:<9} {about}" for name, about in overview()))
+        with output.guarded():
+            print(OVERVIEW + "\n".join(f"  {name:<9} {about}" for name, about in overview()))
         return
     if "TORCHELASTIC_RUN_ID" in os.environ:  # one of the processes of torchrun
         under_torchrun()
@@ -50,12 +53,11 @@ def under_torchrun() -> None:
 
 
 def overview() -> list[tuple[str, str]]:
-    """Name and first docstring line of every function under @command(), file by file."""
-    folder = Path(__file__).with_name("cli")
+    """Name and first docstring line of every function under @command() in the files of commands."""
     marked = [
         node
         for file in COMMANDS
-        for node in ast.parse(folder.joinpath(file).read_text("utf-8")).body
+        for node in ast.parse(Path(__file__).with_name("cli").joinpath(f"{file}.py").read_text("utf-8")).body
         if isinstance(node, ast.FunctionDef)
         and any(ast.unparse(mark).startswith("command(") for mark in node.decorator_list)
     ]

@@ -7,12 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, overload
 
+import torch
 from torch import nn
 
 from saccade import models, registry, stats
 from saccade.cli import terminal
-from saccade.data.images import Source
+from saccade.data.images import Images, Source
 from saccade.data.named import named
+from saccade.errors import in_words
 from saccade.lab import pipeline
 from saccade.lab.store import Lab
 from saccade.lab.table import Table
@@ -21,7 +23,7 @@ from saccade.profiling import measure
 from saccade.profiling.compare import Comparison, Model
 from saccade.report.profile import Profile
 from saccade.spec import Evidence, Probe, Recipe, Run, SaccadeError, Settings, Task
-from saccade.subjects.subject import Subject
+from saccade.subjects.subject import Subject, evaluating
 
 
 def model(name: str, classes: int = 10, **args: Any) -> nn.Module:
@@ -92,30 +94,56 @@ def probe(
     seed: int = 0,
     data_args: Mapping[str, Any] | None = None,
     device: str = "cpu",
+    size: int = 0,
+    channels: int = 0,
 ) -> Table:
-    """Put any torch model through probes. One model: the images are the replicates, and n counts them."""
+    """Put any torch model through probes. One model: the images are the replicates, and n counts them.
+
+    `size` (pixels on a side) and `channels` say what the model takes, where that is not what the data have: images are
+    resized, and their channels averaged or a single one repeated.
+    """
     where = Source(registry.card("data", data).name, Settings(data_args), seed, device)
     images = where("train")
-    asked = Subject(subject.to(device), images.mean, images.std, device)
+    asked = Subject(subject.to(device), images.mean, images.std, device, images.classes, size, channels)
+    _try_out(asked, images.head(2))
     rows = []
-    for p in probes:
-        named = Probe(p) if isinstance(p, str) else p
-        for row in registry.find("probe", named.name)(asked, where, **named.settings):
-            rows.append(
-                {
-                    **row.at,
-                    "metric": row.metric,
-                    "value": row.value,
-                    "n": row.n,
-                    "seed": seed,
-                    "probe": named.name,
-                    "model": type(subject).__name__,
-                    "data": data,
-                    "arm": "outside",
-                    "run": "",
-                }
-            )
+    with evaluating(subject):
+        for p in probes:
+            named = Probe(p) if isinstance(p, str) else p
+            for row in registry.find("probe", named.name)(asked, where, **named.settings):
+                rows.append(
+                    {
+                        **row.at,
+                        "metric": row.metric,
+                        "value": row.value,
+                        "n": row.n,
+                        "seed": seed,
+                        "probe": named.name,
+                        "model": type(subject).__name__,
+                        "data": data,
+                        "arm": "outside",
+                        "run": "",
+                    }
+                )
     return Table(tuple(rows))
+
+
+def _try_out(subject: Subject, images: Images) -> None:
+    """Two images, so that for a model that does not take them there is one sentence. Of the answer probes judge."""
+    x = images.batch(torch.arange(len(images), device=images.y.device))
+    if subject.channels > 1 and x.shape[1] not in (1, subject.channels):
+        raise SaccadeError(
+            f"channels must be 1 or {x.shape[1]}, as the data have {x.shape[1]}, not {subject.channels}."
+        )
+    ready = subject.prepared(x)
+    try:
+        with evaluating(subject.model), torch.no_grad():
+            subject.model(ready)
+    except Exception as error:
+        raise SaccadeError(
+            f"the model does not take images of shape {tuple(ready.shape[1:])} ({in_words(error)}); name the size or "
+            "the channels that it takes, as in size=224 or channels=1."
+        ) from error
 
 
 def profile(subject: str | nn.Module | Callable[..., nn.Module], data: str = "cifar10", **how: Any) -> Profile:

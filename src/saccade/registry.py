@@ -13,12 +13,15 @@ import importlib.util
 import inspect
 import re
 import sys
+import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from saccade.spec import SaccadeError, suggest
+from saccade import arguments
+from saccade.arguments import Accepted
+from saccade.errors import SaccadeError, in_words, suggest
 
 KINDS = ("model", "data", "probe", "study")
 FOLDERS = {"model": "models", "data": "data", "probe": "probes", "study": "studies"}
@@ -37,6 +40,12 @@ class Card:
     version: int = 1
     args: Mapping[str, Any] = field(default_factory=dict)
     extra: Mapping[str, Any] = field(default_factory=dict)
+    accepts: Mapping[str, Accepted] = field(default_factory=dict)  # by name of an argument; `split` is among them
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """Of data: the splits there are; empty where the signature does not say."""
+        return tuple(k.value for k in self.accepts.get("split", ()) if k.name == "value") if self.kind == "data" else ()
 
 
 _registered: dict[tuple[str, str], Callable[..., Any]] = {}
@@ -75,10 +84,21 @@ def probe(*, version: int = 1, milestones: bool = True) -> Callable[[Callable[..
 
 
 def _register(kind: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Keeps the function under its name, behind a check of its arguments, so that none has to check them itself."""
+
     def keep(function: Callable[..., Any]) -> Callable[..., Any]:
-        _registered[kind, function.__name__] = function
+        @functools.wraps(function)
+        def checked(*args: Any, **named: Any) -> Any:
+            if (found := cards(kind).get(function.__name__)) is not None:
+                given = {k: v for k, v in named.items() if k != "seed"}
+                if kind == "data" and args:
+                    given["split"] = args[0]
+                arguments.check(found.name, found.accepts, given, f"saccade show {found.name}")
+            return function(*args, **named)
+
+        _registered[kind, function.__name__] = checked
         _note_import(function)
-        return function
+        return checked
 
     return keep
 
@@ -127,26 +147,33 @@ def find(kind: str, name: str) -> Callable[..., Any]:
 def study(name: str) -> Any:
     """A built-in study by name, or the STUDY of a Python file."""
     if name.endswith(".py"):
-        module = _load_file(Path(name))
-        if not hasattr(module, "STUDY"):
+        found = getattr(_load_file(Path(name)), "STUDY", None)
+        if found is None:
             raise SaccadeError(f"{name} has no STUDY at its end; see CONTRIBUTING.md for the shape of a study.")
-        return module.STUDY
+        if not all(hasattr(found, part) for part in ("name", "question", "tasks", "claims", "figures", "choose")):
+            raise SaccadeError(
+                f"STUDY of {name} is {type(found).__name__} and not a saccade.study.Study; see CONTRIBUTING.md for the "
+                "shape of a study."
+            )
+        return found
     return importlib.import_module(card("study", name).module).STUDY
 
 
 def check_args(kind: str, name: str, given: Mapping[str, Any]) -> None:
-    """Refuse an argument that the function does not have."""
-    known = card(kind, name).args
-    for argument in given:
-        if argument not in known:
-            raise SaccadeError(suggest(f"argument of {name}", argument, known, f"saccade show {name}"))
+    """Refuse an argument that the function does not have, or a value that it does not accept."""
+    found = card(kind, name)
+    accepted = {argument: found.accepts.get(argument, ()) for argument in found.args}
+    arguments.check(found.name, accepted, given, f"saccade show {found.name}")
+    for argument, default in found.args.items():
+        if default == REQUIRED and argument not in given:
+            raise SaccadeError(f"{found.name} needs the argument {argument}; give it as in {argument}=VALUE.")
 
 
 def adopt(text: str) -> str:
     """A model of a file that registers nothing, file.py:function or file.py:Class, becomes known as FILE_FUNCTION."""
     path, _, function = text.rpartition(":")
     module = _load_file(Path(path).expanduser())
-    made = getattr(module, function, None)
+    made: Any = getattr(module, function, None)
     own = [n for n, v in vars(module).items() if callable(v) and getattr(v, "__module__", "") == module.__name__]
     if function not in own:
         raise SaccadeError(suggest(f"function or class in {path}", function or "(none)", own))
@@ -176,7 +203,11 @@ def load_plugin(path: str) -> None:
     file = Path(path)
     module = _load_file(file)
     for found in _read_cards(file, module.__name__):
-        _plugins[found.kind, found.name] = found
+        function = _registered.get((found.kind, found.name))
+        if function is not None:  # else a decorator of the same name from elsewhere
+            actual = inspect.signature(function).parameters  # defaults that are no literals are known now
+            args = {a: d if d == REQUIRED else actual[a].default for a, d in found.args.items()}
+            _plugins[found.kind, found.name] = replace(found, args=args)
 
 
 def _load_file(file: Path) -> Any:
@@ -187,7 +218,13 @@ def _load_file(file: Path) -> Any:
     assert found is not None and found.loader is not None
     module = importlib.util.module_from_spec(found)
     sys.modules[name] = module
-    found.loader.exec_module(module)
+    try:
+        found.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        trace = traceback.extract_tb(error.__traceback__)
+        line = next((f" (line {f.lineno})" for f in reversed(trace) if Path(f.filename).name == file.name), "")
+        raise SaccadeError(f"{file} cannot be imported{line}: {in_words(error)}.") from error
     return module
 
 
@@ -197,7 +234,7 @@ def _built_in(kind: str) -> dict[str, Card]:
     found: dict[str, Card] = {}
     if kind == "study":
         for package in sorted(folder.glob("*/__init__.py")):
-            name, text = package.parent.name, ast.get_docstring(ast.parse(package.read_text())) or ""
+            name, text = package.parent.name, ast.get_docstring(ast.parse(package.read_text("utf-8"))) or ""
             found[name] = Card("study", name, text.partition("\n")[0], f"saccade.{FOLDERS[kind]}.{name}")
         return found
     for file in sorted(folder.glob("*.py")):
@@ -208,7 +245,7 @@ def _built_in(kind: str) -> dict[str, Card]:
 
 def _read_cards(file: Path, module: str) -> list[Card]:
     out = []
-    for node in ast.parse(file.read_text()).body:
+    for node in ast.parse(file.read_bytes()).body:
         if not isinstance(node, ast.FunctionDef):
             continue
         for mark in node.decorator_list:
@@ -216,10 +253,11 @@ def _read_cards(file: Path, module: str) -> list[Card]:
             if kind not in KINDS:
                 continue
             assert isinstance(mark, ast.Call)
-            extra = {k.arg: ast.literal_eval(k.value) for k in mark.keywords if k.arg}
+            extra = {k.arg: _literal(k.value) for k in mark.keywords if k.arg}
             version = extra.pop("version", 1)
             about = (ast.get_docstring(node) or "").partition("\n")[0]
-            out.append(Card(kind, node.name, about, module, version, _arguments(node), extra))
+            accepts = arguments.of_function(node, arguments.names_in(file))
+            out.append(Card(kind, node.name, about, module, version, _arguments(node), extra, accepts))
     return out
 
 
@@ -236,5 +274,13 @@ def _arguments(node: ast.FunctionDef) -> dict[str, Any]:
     out = {}
     for argument, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
         if argument.arg != "seed":
-            out[argument.arg] = REQUIRED if default is None else ast.literal_eval(default)
+            out[argument.arg] = REQUIRED if default is None else _literal(default)
     return out
+
+
+def _literal(node: ast.expr) -> Any:
+    """The value of an expression where it can be read without running it, else its text."""
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        return ast.unparse(node)

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
+import functools
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from saccade import arguments
+from saccade.arguments import Chance, Range
+from saccade.errors import DamagedFile as DamagedFile
+from saccade.errors import SaccadeError as SaccadeError
+from saccade.errors import suggest as suggest
 
 # Part of every run's key. Bump when training gives other numbers for the same specification
 # (tests/test_train.py holds golden losses and fails then).
@@ -50,22 +57,6 @@ class Reason(StrEnum):
     EFFECT_SMALL = "effect small"
     OUT_OF_REACH = "out of reach at this scale"
     NOT_MEASURED = "not measured"
-
-
-class SaccadeError(Exception):
-    """A mistake or a broken input that the user can repair: one sentence with the remedy, exit code 2."""
-
-
-class DamagedFile(SaccadeError):
-    """A file whose content no longer matches its checksum."""
-
-
-def suggest(kind: str, name: str, known: Iterable[str], where: str = "") -> str:
-    """The sentence for an unknown name: what was wrong, the nearest valid name, where to look."""
-    known = sorted(known)
-    near = difflib.get_close_matches(name.replace("-", "_"), known, n=1, cutoff=0.5)
-    hint = f"; did you mean {near[0]}?" if near else f"; known: {', '.join(known) or 'none'}."
-    return f'no {kind} "{name}"{hint}' + (f" ({where})" if where else "")
 
 
 def plain(value: Any) -> Any:
@@ -128,46 +119,34 @@ def _freeze(value: Any) -> Any:
     return Settings(value) if isinstance(value, Mapping) else value
 
 
+NotNegative = Annotated[float, Range(at_least=0)]
+
+
 @dataclass(frozen=True)
 class Recipe:
     """How a model is trained. The budget is `images`: sample presentations, the same for every arm."""
 
-    images: int
-    batch: int = 16
-    optimizer: str = "adam"  # adam, adamw, sgd
-    lr: float = 1e-3
-    momentum: float = 0.0
-    weight_decay: float = 0.0
-    schedule: str = "constant"  # constant, cosine, one_cycle, steps (a tenth after 1/3, 2/3 and 5/6 of the budget)
-    warmup: float = 0.0  # share of the budget
-    clip: float = 0.0  # largest gradient norm; 0 is off
-    label_smoothing: float = 0.0
-    precision: str = "float32"  # float32, mixed (where the device has it)
-    watch: int = 8  # how often held-out accuracy is looked at on the way
-    settle: int = 0  # stop when the error on an epoch's own batches is unchanged over this many epochs; 0 is off
-    max_seconds: float = 0.0  # stop after this much training; such a run counts as missing; 0 is off
+    images: Annotated[int, Range(at_least=1, at_most=10**12)]
+    batch: Annotated[int, Range(at_least=1, at_most=10**6)] = 16
+    optimizer: Literal["adam", "adamw", "sgd"] = "adam"
+    lr: Annotated[float, Range(above=0)] = 1e-3
+    momentum: Chance = 0.0
+    weight_decay: NotNegative = 0.0
+    schedule: Literal["constant", "cosine", "one_cycle", "steps"] = "constant"  # steps: to a tenth at 1/3, 2/3 and 5/6
+    warmup: Chance = 0.0  # share of the budget
+    clip: NotNegative = 0.0  # largest gradient norm; 0 is off
+    label_smoothing: Chance = 0.0
+    precision: Literal["float32", "mixed"] = "float32"  # mixed where the device has it
+    watch: Annotated[int, Range(at_least=0)] = 8  # how often held-out accuracy is looked at on the way
+    settle: Annotated[int, Range(at_least=0)] = 0  # stop when the error on an epoch's batches has not moved for so many
+    max_seconds: NotNegative = 0.0  # stop after this much training; such a run counts as missing; 0 is off
     nesterov: bool = False  # momentum looks ahead
 
     def __post_init__(self) -> None:
-        def check(ok: bool, what: str) -> None:
-            if not ok:
-                raise SaccadeError(f"recipe: {what}.")
-
-        check(self.images >= 1, f"images must be at least 1, not {self.images}")
-        check(self.batch >= 1, f"batch must be at least 1, not {self.batch}")
-        check(self.lr > 0, f"lr must be above 0, not {self.lr}")
-        check(0 <= self.momentum < 1, f"momentum must be in [0, 1), not {self.momentum}")
-        check(self.momentum > 0 or not self.nesterov, "nesterov needs a momentum above 0")
-        check(self.weight_decay >= 0, f"weight_decay must not be negative, not {self.weight_decay}")
-        check(0 <= self.warmup < 1, f"warmup must be in [0, 1), not {self.warmup}")
-        check(self.clip >= 0, f"clip must not be negative, not {self.clip}")
-        check(0 <= self.label_smoothing < 1, f"label_smoothing must be in [0, 1), not {self.label_smoothing}")
-        check(self.watch >= 0, f"watch must not be negative, not {self.watch}")
-        check(self.settle >= 0, f"settle must not be negative, not {self.settle}")
-        check(self.max_seconds >= 0, f"max_seconds must not be negative, not {self.max_seconds}")
-        for name, known in RECIPE_WORDS.items():
-            if getattr(self, name) not in known:
-                raise SaccadeError("recipe: " + suggest(name, str(getattr(self, name)), known))
+        given = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        arguments.check("the recipe", arguments.of_class(Path(__file__), "Recipe"), given)
+        if self.nesterov and not self.momentum:
+            raise SaccadeError("nesterov of the recipe needs a momentum above 0.")
 
     def essence(self) -> dict[str, Any]:
         """The settings that are not at their default."""
@@ -178,11 +157,11 @@ class Recipe:
         return max(1, self.images // self.batch)
 
 
-RECIPE_WORDS = {
-    "optimizer": ("adam", "adamw", "sgd"),
-    "schedule": ("constant", "cosine", "one_cycle", "steps"),
-    "precision": ("float32", "mixed"),
-}
+def recipe_of(*given: Mapping[str, Any]) -> Recipe:
+    """A recipe from what a user names, the later over the earlier; an unknown name is a sentence."""
+    named = {name: value for some in given for name, value in some.items()}
+    arguments.check("the recipe", arguments.of_class(Path(__file__), "Recipe"), named)
+    return Recipe(**named)
 
 
 @dataclass(frozen=True)
@@ -199,7 +178,7 @@ class Run:
     code: str = ""  # fingerprint of model and data code from outside the package
     content: str = ""  # fingerprint of data in a user's folder
 
-    @property
+    @functools.cached_property
     def key(self) -> str:
         """From every setting that differs from its default: a field added later leaves the keys of old runs alone.
 
@@ -208,6 +187,11 @@ class Run:
         outside = [{"code": self.code, "content": self.content}] if self.code or self.content else []
         named = [self.version, self.model, self.model_args, self.data, self.data_args, self.seed]
         return digest([*named, self.recipe.essence(), *outside])
+
+    @functools.cached_property
+    def kind(self) -> str:
+        """What runs that may be trained in lock-step have in common."""
+        return digest([self.model, self.model_args, self.data, self.recipe])
 
     @staticmethod
     def parse(values: Mapping[str, Any]) -> Run:
@@ -236,7 +220,7 @@ class Probe:
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "settings", Settings(settings, **more))
 
-    @property
+    @functools.cached_property
     def key(self) -> str:
         return f"{self.name}-{digest(self, 8)}"
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from saccade import stats
+from saccade import arguments, stats
 from saccade.lab.table import Table
 from saccade.report.figures import FigureData
 from saccade.spec import (
@@ -41,6 +41,10 @@ class Choice:
     known: tuple[Any, ...]  # empty: any value of the default's type
     about: str
 
+    @property
+    def accepts(self) -> arguments.Accepted:
+        return arguments.one_of(self.known) if self.known else arguments.like(self.default)
+
 
 @dataclass(frozen=True)
 class Results:
@@ -66,6 +70,7 @@ class Learned:
     metric: str = "accuracy"
     why: str = ""  # due when the share is not the usual one
     optional: bool = False  # an arm that this scale may leave out
+    every: str = ""  # a field, such as a training set size: asked at each of its values that was run
 
     reason = Reason.NOT_LEARNED
 
@@ -77,11 +82,14 @@ class Learned:
 
     @property
     def name(self) -> str:
-        more = [f"{k} {v}" for k, v in self.where.items() if k != "arm"]
-        return ", ".join([str(self.where.get("arm", "")), *more]).strip(", ")
+        return _named(self.where)
 
     @property
     def asks(self) -> str:
+        if self.every:
+            each = Settings({k: v for k, v in self.where.items() if k != self.every})
+            among = f" of {_listed(self.where[self.every])}" if self.every in self.where else ""
+            return f"{replace(self, where=each, every='').asks}; at every {self.every}{among} that was run"
         if not self.share:
             return f"{self.name}: {self.metric} clear of chance ({_percent(self.chance)}); {self.why}"
         goal = "its value at the largest budget in the lab" if self.reaches is None else _percent(self.reaches)
@@ -92,6 +100,14 @@ class Learned:
         )
 
     def check(self, results: Results) -> Met:
+        if self.every:
+            values = results.whole.at(metric=self.metric, **self.where).values(self.every)
+            if not values:
+                return Met(Reason.NOT_MEASURED, self.asks, self.optional, "no rows")
+            each = [replace(self, where=Settings(self.where, **{self.every: v}), every="") for v in values]
+            met = [one.check(results) for one in each]
+            worst = next((m for m in met if not m.met), met[-1])
+            return replace(worst, asks=self.asks, found=worst.found + f", {self.every} {_listed(values)}" * worst.met)
         reached = results.whole.series(self.metric, **self.where)
         if not reached:
             return Met(Reason.NOT_MEASURED, self.asks, self.optional, "no rows")
@@ -129,7 +145,7 @@ class InUse:
 
     @property
     def _name(self) -> str:
-        return ", ".join(str(v) for v in self.where.values())
+        return _named(self.where)
 
     def check(self, results: Results) -> Met:
         seen = results.whole.series(self.metric, **self.where)
@@ -144,7 +160,7 @@ Requirement = Learned | InUse
 
 def learned(arm: str, reaches: float | None = None, *, split: str = "test", **more: Any) -> Learned:
     """As in learned("ResNet", 0.918): accuracy of one arm on one split; `more` are settings of `Learned` or fields."""
-    own = {k: more.pop(k) for k in ("chance", "share", "metric", "why", "optional") if k in more}
+    own = {k: more.pop(k) for k in ("chance", "share", "metric", "why", "optional", "every") if k in more}
     fields = {"arm": arm, **({"split": split} if split else {}), **more}
     return Learned(where=Settings(fields), reaches=reaches, **own)
 
@@ -233,11 +249,7 @@ class Study:
             choice = next((c for c in self.choices if c.name == name), None)
             if choice is None:
                 raise SaccadeError(suggest(f"choice of {self.name}", name, chosen))
-            if choice.known and value not in choice.known:
-                raise SaccadeError(f"{name} must be one of {', '.join(map(str, choice.known))}, not {value}.")
-            if not choice.known and not isinstance(value, type(choice.default)):
-                kind = type(choice.default).__name__
-                raise SaccadeError(f"{name} must be {kind}, as in {name}={choice.default}, not {value}.")
+            arguments.check_value(name, choice.accepts, value, self.name)
             chosen[name] = value
         return Settings(chosen)
 
@@ -330,6 +342,8 @@ def _examine(study: Study, claim: Claim, results: Results, scale: str) -> _Found
         evidence = claim.evidence(results.whole)
     except stats.TooFewSeeds as few:
         return _Found(claim, None, reason=Reason.TOO_FEW_SEEDS, remark=f"{few.have} of {MIN_PAIRS}")
+    except SaccadeError as error:  # rows that do not fit the question, such as those of an older design
+        return _Found(claim, None, reason=Reason.NOT_MEASURED, remark=str(error))
     if evidence.estimate.method == "exact":
         return _Found(claim, evidence)
     if claim.trained and not any(isinstance(r, Learned) for r in claim.requires):
@@ -337,7 +351,7 @@ def _examine(study: Study, claim: Claim, results: Results, scale: str) -> _Found
             f"claim {claim.id} rests on trained models and does not say which must have learned; add "
             'requires=(learned("ARM"),), or trained=False for counts and times.'
         )
-    met = tuple(r.check(results) for r in claim.requires)
+    met = tuple(_check(r, results) for r in claim.requires)
     by_budget = _by_budget(claim, results, evidence) if claim.trained else ()
     if claim.trained:
         met = (*met, _settled(results, by_budget))
@@ -348,6 +362,13 @@ def _examine(study: Study, claim: Claim, results: Results, scale: str) -> _Found
     if failed is not None:
         return _Found(claim, evidence, met, by_budget, failed.reason, failed.found)
     return _Found(claim, evidence, met, by_budget)
+
+
+def _check(requirement: Requirement, results: Results) -> Met:
+    try:
+        return requirement.check(results)
+    except SaccadeError as error:
+        return Met(Reason.NOT_MEASURED, requirement.asks, False, str(error))
 
 
 def _by_budget(claim: Claim, results: Results, whole: Evidence) -> tuple[tuple[float, Evidence], ...]:
@@ -438,6 +459,16 @@ def arms_of(claim: Claim, table: Table) -> set[str]:
 
 def with_registration(verdicts: Sequence[Verdict], registered: Mapping[str, str]) -> tuple[Verdict, ...]:
     return tuple(replace(v, registered=registered.get(v.claim, "")) for v in verdicts)
+
+
+def _named(where: Settings) -> str:
+    """The arm, then the other fields with their values."""
+    more = [f"{k} {_listed(v)}" for k, v in where.items() if k != "arm"]
+    return ", ".join([str(where.get("arm", "")), *more]).strip(", ")
+
+
+def _listed(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)
 
 
 def _percent(value: float) -> str:

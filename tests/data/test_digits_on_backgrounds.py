@@ -127,7 +127,7 @@ def test_every_blend_and_placement_stays_in_range():
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        ({"backgrounds": 0}, "between 1 and"),
+        ({"backgrounds": 0}, "must be a whole number from 1"),
         ({"backgrounds": 99999}, "between 1 and"),
         ({"blend": "opacty"}, "did you mean opacity"),
         ({"split": "oood"}, "did you mean ood"),

@@ -17,13 +17,14 @@ import tarfile
 import textwrap
 import threading
 import time
+import zlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from saccade.data.fetch import formats, sets, sources
-from saccade.spec import DamagedFile, SaccadeError
+from saccade.spec import DamagedFile, SaccadeError, digest
 
 IDX_NAMES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 KEYS = ("train_x", "train_y", "test_x", "test_y")
@@ -334,11 +335,79 @@ def test_verify_reads_again_what_load_has_already_checked(tmp_path, cache):
     assert damaged == ["train_x.npy"]
 
 
+def _chunk(kind: bytes, body: bytes) -> bytes:
+    return len(body).to_bytes(4, "big") + kind + body + zlib.crc32(kind + body).to_bytes(4, "big")
+
+
+def _png(width: int, height: int, *chunks: bytes, body: bytes = b"") -> bytes:
+    head = width.to_bytes(4, "big") + height.to_bytes(4, "big") + bytes((8, 2, 0, 0, 0))
+    data = _chunk(b"IDAT", zlib.compress(body))
+    return b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", head) + b"".join(chunks) + data + _chunk(b"IEND", b"")
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        _png(1024, 170_000),
+        _png(1024, 10_001),
+        _png(1024, 8, _chunk(b"zTXt", b"a\x00\x00" + zlib.compress(b" " * 2**21))),
+        _png(1024, 8, _chunk(b"iTXt", b"a\x00\x01\x00\x00\x00" + b"not compressed")),
+        _png(1024, 8, _chunk(b"tRNS", b"")),
+        _png(1024, 8, _chunk(b"cHRM", b"\x00")),
+        _png(1024, 8, body=b"\x09" * 3073 * 8),
+    ],
+    ids=[
+        "gigabytes",
+        "one row too many",
+        "a text that swells",
+        "a bad text",
+        "no colours",
+        "half a chunk",
+        "bad filter",
+    ],
+)
+def test_a_hostile_png_is_refused_in_words_and_with_little_memory(page, monkeypatch):
+    files = {**_png_files(), "data_batch_3.png": page}
+    decoded = []
+    monkeypatch.setattr(formats.np, "asarray", lambda x: decoded.append(x) or np.array(x))
+    with pytest.raises(formats.Unusable, match=r"data_batch_3\.png is not"):
+        formats.read_png(files.get)
+    if b"\x02\x98\x10" in page[:24]:
+        assert len(decoded) == 2  # the two good ones before it, and never this one
+
+
+@pytest.mark.parametrize("labels", [b"[" * 100_000, b"[[1], [1, 2]]", b'{"a": 1}', b"[1e400]", b"\xff"])
+def test_labels_that_are_no_list_are_refused_in_words(labels):
+    files = {**_png_files(), "train_lables.json": labels}
+    with pytest.raises(formats.Unusable, match="is not a list of labels"):
+        formats.read_png(files.get)
+
+
+def test_a_manifest_made_for_other_numbers_counts_for_nothing(tmp_path, cache):
+    """As a forger would do it: other numbers, and a sealed manifest that vouches for them."""
+    sources.fetch("tiny_digits", folder_from=_put(tmp_path / "mine", _idx_files()))
+    home = cache / "tiny_digits"
+    manifest = sets.manifest_of(home)
+    np.save(home / "train_y.npy", 1 - np.load(home / "train_y.npy"))
+    manifest["arrays"]["train_y"]["file_sha256"] = sets.sha256_of_file(home / "train_y.npy")
+    (home / "manifest.json").write_text(json.dumps(manifest | {"seal": digest(manifest, 64)}), "utf-8")
+    assert [f.state for f in sources.verify("tiny_digits") if f.file.endswith("train_y.npy")] == ["damaged"]
+    with pytest.raises(DamagedFile):
+        sources.load("tiny_digits", "train")
+
+
+def test_a_set_without_one_of_its_files_is_not_ready(tmp_path, cache):
+    sources.fetch("tiny_digits", folder_from=_put(tmp_path / "mine", _idx_files()))
+    assert sources.status("tiny_digits").state == "ready"
+    (cache / "tiny_digits" / "test_x.npy").unlink()
+    assert sources.status("tiny_digits").state == "incomplete"
+
+
 def test_load_checks_a_file_once_per_process(tmp_path, monkeypatch):
     sources.fetch("tiny_digits", folder_from=_put(tmp_path / "mine", _idx_files()))
     seen = []
-    real = sets.sha256_of_file
-    monkeypatch.setattr(sets, "sha256_of_file", lambda path: (seen.append(path.name), real(path))[1])
+    real = sets.sha256_after
+    monkeypatch.setattr(sets, "sha256_after", lambda path, header: (seen.append(path.name), real(path, header))[1])
     sources.load("tiny_digits", "train")
     sources.load("tiny_digits", "train")
     assert seen == ["train_x.npy", "train_y.npy"]

@@ -2,14 +2,14 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from saccade.lab.store import Lab, seal, unseal, write_atomic
+from saccade.lab.store import TRAINING, Lab, seal, unseal, write_atomic
 from saccade.spec import DamagedFile, Probe, Recipe, Run, SaccadeError, Settings
 
 PROBE = Probe("accuracy", n=3)
@@ -22,6 +22,7 @@ def a_run(seed=0):
 def finished(lab, seed=0):
     run = a_run(seed)
     lease = lab.claim(run, {"versions": {}})
+    lab.put_rows(run.key, TRAINING, 1, [{"metric": "parameters", "value": 7, "n": 1, "at": {}}])
     lab.put_rows(run.key, PROBE, 1, [{"metric": "accuracy", "value": 0.5, "n": 3, "at": {}}], b"outcomes")
     lab.finish(run.key, {"outcome": "finished", "reason": "", "seconds": 1.0, "step": 1}, b"weights")
     lease.release()
@@ -68,23 +69,12 @@ def test_a_dead_processs_lease_is_taken_over_at_once(lab):
     assert lab.claim(a_run(), {}) is not None
 
 
-def test_a_lease_of_another_machine_counts_by_its_heartbeat(lab):
-    lab.claim(a_run(), {}).release()
-    path = lab.folder(a_run().key) / "lease"
-    path.write_text(json.dumps({"token": "x", "host": "elsewhere", "pid": 1, "born": 1.0}))
-    assert lab.claim(a_run(), {}) is None
-    old = time.time() - 1000
-    os.utime(path, (old, old))
-    assert lab.claim(a_run(), {}) is not None
-
-
-def test_a_taken_lease_is_noticed_by_its_former_holder(lab, monkeypatch):
-    monkeypatch.setattr("saccade.lab.store.HEARTBEAT", 0.05)
-    lease = lab.claim(a_run(), {})
-    lease.path.write_text(json.dumps({"token": "somebody else"}))
-    assert lease.lost.wait(5)
-    lease.release()
-    assert lease.path.exists()  # not ours to remove
+def test_a_run_that_is_resumed_with_other_kernels_says_so(lab):
+    for facts in ({"kernels": "native"}, {"kernels": "native"}, {"kernels": "off"}, {"kernels": "off"}):
+        lab.claim(a_run(), facts).release()
+    assert lab.described(a_run().key)["facts"] == {"kernels": "native"}
+    assert lab.described(a_run().key)["later"] == [{"kernels": "off"}]
+    assert lab.damage(a_run().key) == []
 
 
 def test_many_processes_claim_each_run_once(lab):
@@ -107,7 +97,7 @@ def test_one_flipped_byte_anywhere_is_named(lab, file):
     assert lab.damage(key) == []
     path = lab.folder(key) / file
     if path.is_dir():
-        (path,) = path.iterdir()
+        (path,) = path.glob("accuracy*")
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(bytes(content))
@@ -137,6 +127,19 @@ def test_a_garbled_lease_or_a_missing_description_is_no_traceback(lab):
     assert lab.damage(key) == ["run.json"]
 
 
+@pytest.mark.parametrize("name", ["run.json", f"rows/{TRAINING.key}.json"])
+def test_what_a_finished_run_must_hold_is_missed(lab, name):
+    key = finished(lab)
+    (lab.folder(key) / name).unlink()
+    assert lab.damage(key) == [name]
+
+
+def test_a_run_that_failed_needs_no_rows(lab):
+    lab.claim(a_run(), {}).release()
+    lab.finish(a_run().key, {"outcome": "failed", "reason": "?", "seconds": 0.0, "step": 0}, None)
+    assert lab.damage(a_run().key) == []
+
+
 def test_set_aside_keeps_and_frees(lab):
     key = finished(lab)
     target = lab.set_aside(key, "damaged")
@@ -156,6 +159,87 @@ def test_merge_copies_finished_runs_once_and_names_damaged_ones(tmp_path):
     assert told["copied"] == [second] and told["damaged"] == [third] and told["unfinished"] == [a_run(3).key]
     assert a.keys() == sorted([first, second]) and a.damage(second) == []
     assert a.merge(b)["already here"] == [second]
+
+
+@pytest.mark.parametrize("where", ["weights.safetensors", "rows/other.json", "each/deep", "."])
+def test_merge_follows_no_link_out_of_a_lab(tmp_path, where):
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    (secret / "diary").write_text("private")
+    a, b = Lab(tmp_path / "a").open(), Lab(tmp_path / "b").open()
+    key = finished(b)
+    if where == ".":
+        b.folder(key).rename(secret / "run")
+        b.folder(key).symlink_to(secret / "run")
+    else:
+        (b.folder(key) / where).unlink(missing_ok=True)
+        (b.folder(key) / where).symlink_to(secret if where == "each/deep" else secret / "diary")
+    assert a.merge(b)["links"] == [key] and a.keys() == []
+    finished(a)
+    a.merge(b)
+    assert not any(p.is_symlink() or p.name == "diary" for p in a.root.rglob("*"))
+
+
+def test_merge_onto_a_full_disk_is_one_sentence_and_leaves_nothing(tmp_path, monkeypatch):
+    a, b = Lab(tmp_path / "a").open(), Lab(tmp_path / "b").open()
+    finished(b)
+
+    def full(source, target, **_):
+        raise OSError(28, "No space left on device", target)
+
+    monkeypatch.setattr("shutil.copyfile", full)
+    with pytest.raises(SaccadeError, match="no space left"):
+        a.merge(b)
+    assert a.keys() == [] and not list(a.root.glob(".incoming*"))
+
+
+def test_prune_takes_what_is_never_read_again(lab):
+    key, working = finished(lab), a_run(1)
+    held = lab.claim(working, {})
+    lab.save_state(key, b"left behind")
+    lab.save_state(working.key, b"needed")
+    dead = {"token": "x", "host": socket.gethostname(), "pid": 2**22 + 1, "born": 1.0}
+    (lab.folder(key) / "lease").write_text(json.dumps(dead))
+    (lab.folder(key) / "rows" / ".a.json.1.2.tmp").write_text("half")
+    (lab.root / ".costs.json.1.2.tmp").write_text("half")
+    os.utime(lab.root / ".costs.json.1.2.tmp", (1, 1))
+    gone = lab.prune()
+    assert set(gone) == {
+        f"runs/{key}/lease",
+        f"runs/{key}/state.sealed",
+        f"runs/{key}/rows/.a.json.1.2.tmp",
+        ".costs.json.1.2.tmp",
+    }
+    assert lab.load_state(working.key) == b"needed" and lab.holder(working.key)
+    assert lab.damage(key) == [] and lab.prune() == {}
+    held.release()
+
+
+@pytest.mark.parametrize("name", ["run.json", "done.json", "state.sealed", "weights.safetensors", "rows", "each"])
+def test_a_folder_in_place_of_a_file_is_named_as_damage(lab, name):
+    key = finished(lab)
+    path = lab.folder(key) / name
+    if path.is_dir():
+        (path,) = path.glob("accuracy*")
+    path.unlink(missing_ok=True)
+    path.mkdir()
+    assert lab.damage(key) == [str(path.relative_to(lab.folder(key)))]
+
+
+def test_json_nested_deeply_is_damage_or_nothing(lab):
+    key = finished(lab)
+    deep = "[" * 100_000
+    (lab.folder(key) / "done.json").write_text(deep)
+    (lab.folder(key) / "lease").write_text(deep)
+    lab.holder(key)  # whoever that is
+    assert lab.damage(key) == ["done.json"]
+
+
+def test_every_word_of_damage_comes_with_a_remedy(lab):
+    key = finished(lab)
+    (lab.folder(key) / "done.json").write_text("{}")
+    with pytest.raises(DamagedFile, match="--redo-damaged"):
+        lab.done(key)
 
 
 def test_merge_brings_new_measurements_of_a_run_that_is_here(tmp_path):

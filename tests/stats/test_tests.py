@@ -295,6 +295,35 @@ def test_seeds_needed_for_a_spread_give_the_power():
     assert rate(e.p < 0.025 for e in found) == pytest.approx(0.85, abs=0.1)
 
 
+def test_spread_above_known_answer():
+    found = stats.spread_above({0: 0.0, 1: 0.02, 2: 0.04}, 0.02)
+    # two degrees of freedom: the tail of chi-square at 2 is exp(-1), its quantiles are -2 log q
+    assert found.estimate.value == pytest.approx(0.02) and found.p == pytest.approx(math.exp(-1))
+    assert found.p + found.p_against == pytest.approx(1)
+    ends = [math.sqrt(8e-4 / (-2 * math.log(q))) for q in (0.025, 0.975)]
+    assert (found.estimate.low, found.estimate.high) == pytest.approx(ends)
+    assert stats.spread_above({0: 0.0, 1: 0.02, 2: 0.04}, ends[0]).p == pytest.approx(0.025)
+
+
+def test_spread_above_needs_three_seeds():
+    with pytest.raises(stats.TooFewSeeds):
+        stats.spread_above(series([1, 2]), 1)
+
+
+@pytest.mark.parametrize("n", [3, 5, 10])
+def test_spread_above_error_and_coverage(n):
+    found = [stats.spread_above(series(row), 1) for row in draws(70 + n, 2000, n)]
+    assert rate(e.p < 0.05 for e in found) == pytest.approx(0.05, abs=0.015)
+    assert rate(e.p_against < 0.05 for e in found) == pytest.approx(0.05, abs=0.015)
+    assert rate(e.estimate.low <= 1 <= e.estimate.high for e in found) == pytest.approx(0.95, abs=0.015)
+
+
+def test_seeds_needed_for_a_spread_above_give_the_power():
+    needed = stats.spread_above(series([-2.0, 0.0, 2.0]), 1).seeds_needed
+    found = [stats.spread_above(series(2 * row), 1) for row in draws(7, 1500, needed)]
+    assert rate(e.p < 0.025 for e in found) == pytest.approx(0.8, abs=0.06)
+
+
 def test_bands_apart_known_answer():
     a, b = series([0.8, 0.9, 1.0]), series([0.3, 0.4, 0.5])
     found = stats.bands_apart(a, b)
@@ -432,6 +461,7 @@ def test_power_law_refusals(sizes, errors, says):
         (lambda: stats.proportion(11, 10), "not 11 of 10"),
         (lambda: stats.proportion(0, 0), "n ≥ 1"),
         (lambda: stats.equivalent(A, B, margin=0), "margin .* must be above 0"),
+        (lambda: stats.spread_above(A, 0.0), "standard deviation to compare with must be above 0"),
         (lambda: stats.spread_greater(A, B, ratio=-1), "ratio of spreads must be above 0"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Every study, one code path: each requirement of each claim fails in turn, and the verdict is undecided with its reason.
+"""Every study, one code path: each requirement of each claim fails in turn; the verdict is undecided with its reason.
 
 The claims' own tests are replaced by one contrast that is clear, so that only the requirements can stop a verdict.
 """
@@ -27,17 +27,23 @@ def contrast(table, **_):
     return stats.greater(values, dict.fromkeys(values, 0.0))
 
 
+def fields_of(requirement):
+    """A row that the requirement reads: of several values one, and one of the field that it goes through."""
+    more = {requirement.every: 64} if getattr(requirement, "every", "") else {}
+    return more | {k: v[0] if isinstance(v, tuple) else v for k, v in requirement.where.items()}
+
+
 def met(requirement):
     """Rows that satisfy a requirement."""
     if isinstance(requirement, InUse):
-        return rows(requirement.metric, 2 * requirement.least + 1.0, requirement.where)
+        return rows(requirement.metric, 2 * requirement.least + 1.0, fields_of(requirement))
     goal = 0.9 if requirement.reaches is None else requirement.reaches
-    return rows(requirement.metric, goal, requirement.where)
+    return rows(requirement.metric, goal, fields_of(requirement))
 
 
 def failed(requirement):
     value = 0.0 if isinstance(requirement, InUse) else requirement.chance
-    return rows(requirement.metric, value, requirement.where)
+    return rows(requirement.metric, value, fields_of(requirement))
 
 
 def result_of(claim, study, replaced=None, before=0.5):

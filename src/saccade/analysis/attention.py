@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from saccade.spec import SaccadeError
-from saccade.subjects.subject import standardise
+from saccade.subjects.subject import evaluating, standardise
 
 CHUNK = 128  # pictures at once; all maps of a chunk are held
 
@@ -72,13 +72,8 @@ def maps(model: nn.Module, x: Tensor) -> Maps:
         )
     if not len(x):
         raise SaccadeError("attention maps need at least one picture.")
-    training = model.training
-    model.eval()
-    try:
-        with torch.no_grad():
-            parts = [_of(ask(x[i : i + CHUNK])) for i in range(0, len(x), CHUNK)]
-    finally:
-        model.train(training)
+    with evaluating(model), torch.no_grad():
+        parts = [_of(ask(x[i : i + CHUNK])) for i in range(0, len(x), CHUNK)]
     whole = parts[0]
     for part in parts[1:]:
         whole = whole.join(part)

@@ -9,15 +9,28 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
+from saccade.cli import output
 from saccade.spec import Outcome, Task
 
 ENDED = (Outcome.FINISHED, Outcome.DIVERGED, Outcome.TIMEOUT)  # a run that will not be taken up again
+SHOWN = 8  # runs under way that an arm's line names; a cluster has hundreds
 LINE_EVERY = 20.0  # seconds between plain progress lines
 
 
 def printer(quiet: bool) -> Callable[[str], None]:
     """Prints to standard error, or not."""
-    return (lambda _: None) if quiet else lambda line: print(line, file=sys.stderr, flush=True)
+    return (lambda _: None) if quiet else output.tell
+
+
+def ask(question: str) -> bool:
+    """A question to whoever sits at the terminal; no where nobody does, or another Ctrl-C is the answer."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    print(f"\n{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    try:
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
+    except KeyboardInterrupt:
+        return False
 
 
 def duration(seconds: float) -> str:
@@ -60,6 +73,7 @@ class Board:
             self.arms[task.arm or task.run.model][0] += 1
         self.seconds, self.jobs, self.left = dict(seconds), jobs, sum(seconds.values())
         self.running: dict[str, tuple[Task, str, float]] = {}
+        self.awaited: dict[str, Any] = {}  # who has a run that this call waits for, as it was told last
 
     def hear(self, event: Mapping[str, Any]) -> str:
         """Take one event in; returns a line worth printing, or nothing."""
@@ -79,8 +93,14 @@ class Board:
             if kind != Outcome.FINISHED:
                 return f"{label} {kind}: {event.get('reason', '')}"
             return f"{label} done"
+        elif kind == "busy":
+            if self.awaited.get(key) != event.get("holder"):
+                self.awaited[key] = event.get("holder")
+                return f"{label}: waiting for {event.get('holder')}, which works on it"
+        elif kind == "probe failed":
+            return f"{label}: probe {event['probe']} failed: {event['reason']} (--retry measures again)"
         elif kind == "worker died":
-            return f"{label}: its worker died (exit code {event['code']}); tried again"
+            return f"{label}: its worker died ({event['how']}); tried again"
         return ""
 
     def eta(self) -> str:
@@ -89,6 +109,7 @@ class Board:
         return "about " + duration(max(1.0, (self.left - under_way) / max(1, self.jobs)))
 
     def table(self) -> Any:
+        from rich.markup import escape
         from rich.table import Table as Grid
 
         grid = Grid(box=None, pad_edge=False, header_style="bold")
@@ -100,7 +121,9 @@ class Board:
                 for t, what, _ in self.running.values()
                 if (t.arm or t.run.model) == arm
             ]
-            grid.add_row(arm, f"{done}/{total}", "; ".join(now) or ("" if done == total else "waiting"))
+            more = [f"and {len(now) - SHOWN} more"] if len(now) > SHOWN else []
+            doing = "; ".join(now[:SHOWN] + more) or ("" if done == total else "waiting")
+            grid.add_row(escape(arm), f"{done}/{total}", escape(doing))
         grid.add_row("", "", f"[dim]{self.eta()} left; Ctrl-C saves and stops[/dim]")
         return grid
 
@@ -139,7 +162,7 @@ def _shown(board: Board, quiet: bool, out: TextIO) -> Iterator[Callable[[Mapping
 
             def refresh(event: Mapping[str, Any], line: str) -> None:
                 if line and event["event"] != Outcome.FINISHED:
-                    live.console.print(line)
+                    live.console.print(line, markup=False)
                 live.update(board.table())
 
             yield refresh
@@ -154,7 +177,7 @@ def _shown(board: Board, quiet: bool, out: TextIO) -> Iterator[Callable[[Mapping
             task, what, _ = next(iter(board.running.values()))
             line = f"{board.labels[task.run.key]}: {what}"
         if line:
-            print(f"[{done}/{total}] {line}; {board.eta()} left", file=out, flush=True)
+            output.tell(f"[{done}/{total}] {line}; {board.eta()} left", out)
             last = time.monotonic()
 
     yield print_line
@@ -179,12 +202,13 @@ def print_grid(rows: Sequence[Sequence[str]]) -> None:
         return
     from rich.console import Console
     from rich.table import Table as Grid
+    from rich.text import Text
 
     grid = Grid(box=None, pad_edge=False, header_style="bold")
     for heading in rows[0]:
         grid.add_column(heading)
     for row in rows[1:]:
-        grid.add_row(*row)
+        grid.add_row(*(Text(cell) for cell in row))  # brackets in it are brackets
     Console().print(grid)
 
 

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from saccade import rng
 from saccade.data.autoaugment import as_tensor
-from saccade.data.fetch import large_pictures
+from saccade.data.fetch import photographs
 from saccade.spec import SaccadeError, suggest
 
 DRAWN, PLAIN = "procedural_textures", "plain"
@@ -35,14 +35,14 @@ def backdrops(name: str, need: int) -> Backdrops:
     """The pictures of a name, or of a folder; each at least `need` pixels wide and high."""
     if name == DRAWN:
         found = textures(max(SIDE, need))
-    elif name == large_pictures.NAME:
+    elif name == photographs.NAME:
         found = fetched()
     elif Path(name).expanduser().is_dir():
         found = folder(Path(name).expanduser())
     elif "/" in name or "\\" in name:
         raise SaccadeError(f"there is no folder {name} with pictures to paste on; name one that has PNG or JPEG files.")
     else:
-        known = (DRAWN, PLAIN, large_pictures.NAME)
+        known = (DRAWN, PLAIN, photographs.NAME)
         raise SaccadeError(suggest("backdrop", name, known, "or the path of a folder with pictures"))
     for label, picture in zip(found.names, found.pictures, strict=True):
         if min(picture.shape[1:]) < need:
@@ -64,7 +64,7 @@ def folder(path: Path) -> Backdrops:
 
 @functools.lru_cache(maxsize=1)
 def fetched() -> Backdrops:
-    files = large_pictures.files()
+    files = photographs.files()
     return Backdrops(tuple(f.stem for f in files), tuple(read(f, MOST) for f in files))
 
 
@@ -76,8 +76,8 @@ def read(file: Path, most: int = 0) -> Tensor:
         with Image.open(file) as image:
             upright = ImageOps.exif_transpose(image).convert("RGB")
             return as_tensor(upright.reduce(-(-max(upright.size) // most)) if most else upright)
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise SaccadeError(f"{file} cannot be read as a picture ({error}); mend it or take it out.") from error
+    except Exception as error:  # a broken file raises nearly anything
+        raise SaccadeError(f"{file} cannot be read as a picture ({error}); repair it or take it out.") from error
 
 
 @functools.lru_cache(maxsize=2)

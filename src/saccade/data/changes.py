@@ -81,7 +81,8 @@ def recombined(phase: Tensor, amplitude: Tensor) -> Tensor:
     one, other = torch.fft.rfft2(phase), torch.fft.rfft2(amplitude)
     size = one.abs()
     turned = torch.where(size > 1e-6, one / size.clamp_min(1e-6), torch.ones_like(one))
-    return torch.fft.irfft2(turned * other.abs(), s=phase.shape[-2:]).clamp_(0, 1)
+    mixed: Tensor = torch.fft.irfft2(turned * other.abs(), s=phase.shape[-2:])
+    return mixed.clamp_(0, 1)
 
 
 def partners(y: Tensor, same: bool, draw: torch.Generator) -> Tensor:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 
 from saccade import rng
-from saccade.data import pixels
-from saccade.data.images import Pasted, shuffled, tensors
+from saccade.arguments import Count
+from saccade.data.images import Colour, Grey, Pasted, shuffled, tensors
+from saccade.data.pixels import Blend
 from saccade.registry import data
-from saccade.spec import SaccadeError, suggest
+from saccade.spec import SaccadeError
 
-SPLITS = ("train", "id", "ood")
 # Degrees, pixels, share of scale: about half of the test-time overview severities (20 degrees, 4 px, 0.75).
 AUGMENTS = {"none": (), "mild": (10.0, 2.0, 0.125)}
 NORMS = {"half": ((0.5,) * 3, (0.5,) * 3), "none": ((0.0,) * 3, (1.0,) * 3)}
@@ -18,18 +20,18 @@ NORMS = {"half": ((0.5,) * 3, (0.5,) * 3), "none": ((0.0,) * 3, (1.0,) * 3)}
 
 @data(version=1, watch="ood", sets=("digits", "scenes"))
 def digits_on_backgrounds(
-    split: str,
+    split: Literal["train", "id", "ood"],
     *,
     seed: int,
-    backgrounds: int = 8,
-    pairing: str = "by_class",
-    assign: str = "once",
-    blend: str = "opacity",
-    placement: str = "pad",
-    normalise: str = "half",
-    augment: str = "none",
-    digits: str = "mnist",
-    scenes: str = "cifar10",
+    backgrounds: Count = 8,
+    pairing: Literal["by_class", "random"] = "by_class",
+    assign: Literal["once", "every_time"] = "once",
+    blend: Blend = "opacity",
+    placement: Literal["pad", "resize"] = "pad",
+    normalise: Literal["half", "none"] = "half",
+    augment: Literal["none", "mild"] = "none",
+    digits: Grey = "mnist",
+    scenes: Colour = "cifar10",
 ) -> Pasted:
     """White digits on small photographs, `backgrounds` of them for each digit class.
 
@@ -37,17 +39,6 @@ def digits_on_backgrounds(
     unseen pictures. pairing="random" lets any digit meet any training picture (the fully random mode).
     Picture sets are disjoint between classes and nested in `backgrounds`, so that curves over it are paired.
     """
-    for name, value, known in (
-        ("split", split, SPLITS),
-        ("pairing", pairing, ("by_class", "random")),
-        ("assign", assign, ("once", "every_time")),
-        ("blend", blend, pixels.BLENDS),
-        ("placement", placement, ("pad", "resize")),
-        ("normalise", normalise, NORMS),
-        ("augment", augment, AUGMENTS),
-    ):
-        if value not in known:
-            raise SaccadeError(suggest(name, value, known))
     home = "test" if split == "ood" else "train"
     ink, y = tensors(digits, "train" if split == "train" else "test")
     pictures, _ = tensors(scenes, home)

@@ -6,17 +6,17 @@ import functools
 import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import torch
 from torch import Tensor
 
+from saccade.arguments import AnyCount, AnySide, Range
 from saccade.data.images import Plain, Triple, shuffled
-from saccade.data.photos import AUGMENTS, Shifted
+from saccade.data.photos import Augment, PhotoSplit, Shifted
 from saccade.registry import data
-from saccade.spec import SaccadeError, suggest
+from saccade.spec import SaccadeError
 
-SPLITS = ("train", "train_plain", "held_out", "test")
 ENDINGS = (".jpeg", ".jpg", ".png", ".bmp", ".webp", ".gif", ".tif", ".tiff")
 TESTS = ("test", "val", "valid", "validation")  # what the folder of test images may be called
 MASKS = (".mask", "_mask")  # NAME.mask.png or NAME_mask.png beside NAME.jpg
@@ -38,7 +38,14 @@ class Masked(Plain):
 
 @data(version=1, watch="held_out", folder="")
 def folder(
-    split: str, *, seed: int, folder: str, size: int = 0, p: int = 0, augment: str = "crop_flip", crop: float = 1.0
+    split: PhotoSplit,
+    *,
+    seed: int,
+    folder: str,
+    size: AnySide = 0,
+    p: AnyCount = 0,
+    augment: Augment = "crop_flip",
+    crop: Annotated[float, Range(at_least=0.05, at_most=1)] = 1.0,
 ) -> Plain:
     """Images from class folders: FOLDER/CLASS/*.png, or FOLDER/train/CLASS and FOLDER/test (or val)/CLASS.
 
@@ -46,13 +53,8 @@ def folder(
     Without a test folder two in ten images are test images, and one in ten of the rest is held out: by a checksum of
     the file's name, so that an added file moves no other one. `p` reads at most so many images, classes in turn.
     """
-    for name, value, known in (("split", split, SPLITS), ("augment", augment, AUGMENTS)):
-        if value not in known:
-            raise SaccadeError(suggest(name, value, known))
-    if size < 0 or 0 < size < FEWEST or not 0 < crop <= 1 or p < 0:
-        raise SaccadeError(
-            f"size must be 0 or at least {FEWEST}, crop in (0, 1] and p not negative, not {size}, {crop} and {p}."
-        )
+    if 0 < size < FEWEST:
+        raise SaccadeError(f"size must be 0 or at least {FEWEST}, not {size}.")
     listed = listing(folder)
     part = "train" if split.startswith("train") else split
     files = [(f, y) for f, y, where in listed.files if where == part]
@@ -64,20 +66,20 @@ def folder(
     x = read(chosen, side, crop, listed.grey)
     y = torch.tensor([files[i][1] for i in order])
     mean, std = moments(folder, side, crop)
-    whole: tuple[Any, ...] = (y, len(listed.classes), mean, std, x)
+    classes = len(listed.classes)
     if split == "train" and augment != "none":
         margin = side // 8 if augment.startswith("crop") else 0
-        return Shifted(*whole, margin=margin, mirror=augment.endswith("flip"))
+        return Shifted(y, classes, mean, std, x, margin=margin, mirror=augment.endswith("flip"))
     masks = [mask_of(f) for f in chosen]
     if not any(masks):
-        return Plain(*whole)
+        return Plain(y, classes, mean, std, x)
     if not all(masks):
         lacking = next(f for f, m in zip(chosen, masks, strict=True) if m is None)
         raise SaccadeError(
             f"{lacking} has no mask and others have; put {lacking.stem}.mask.png beside it, or none at all."
         )
     mask = read(tuple(m for m in masks if m), side, crop, True)
-    return Masked(*whole, mask=(mask > 127).byte() * 255)
+    return Masked(y, classes, mean, std, x, mask=(mask > 127).byte() * 255)
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,7 @@ def _in_turn(labels: list[int], seed: int, part: str) -> list[int]:
     """A seeded order in which classes take turns, so that every beginning is balanced as far as it goes."""
     order = shuffled(len(labels), seed, "folder", part).tolist()
     rank: dict[int, int] = {}
-    placed = []
+    placed: list[tuple[int, int, int]] = []
     for i in order:
         rank[labels[i]] = rank.get(labels[i], 0) + 1
         placed.append((rank[labels[i]], len(placed), i))
@@ -146,7 +148,8 @@ def mask_of(file: Path) -> Path | None:
 @functools.lru_cache(maxsize=4)
 def usual_side(folder: str) -> int:
     """The middle one of the images' shorter sides, at most 224."""
-    sides = sorted(min(_open(f).size) for f, _, _ in listing(folder).files[:: max(1, len(listing(folder).files) // 50)])
+    files = listing(folder).files
+    sides: list[int] = sorted(min(_open(f).size) for f, _, _ in files[:: max(1, len(files) // 50)])
     return max(FEWEST, min(LARGEST, sides[len(sides) // 2]))
 
 

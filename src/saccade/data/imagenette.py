@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
+from saccade.arguments import AnyCount, Count, Range
 from saccade.data.images import Plain, Triple, shuffled
-from saccade.data.photos import AUGMENTS, SPLITS, Shifted
+from saccade.data.photos import Augment, PhotoSplit, Shifted
 from saccade.data.points import balanced
 from saccade.lab.store import cache_folder
 from saccade.registry import data
-from saccade.spec import SaccadeError, suggest
+from saccade.spec import SaccadeError
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet
 ENDINGS = (".jpeg", ".jpg", ".png")
@@ -21,14 +23,14 @@ ENDINGS = (".jpeg", ".jpg", ".png")
 
 @data(version=1, watch="held_out", folder="imagenette")
 def imagenette(
-    split: str,
+    split: PhotoSplit,
     *,
     seed: int,
-    size: int = 128,
-    p: int = 0,
-    hold_out: int = 947,
-    crop: float = 1.0,
-    augment: str = "crop_flip",
+    size: Annotated[int, Range(at_least=8, at_most=4096)] = 128,
+    p: AnyCount = 0,
+    hold_out: Count = 947,
+    crop: Annotated[float, Range(at_least=0.05, at_most=1)] = 1.0,
+    augment: Augment = "crop_flip",
     folder: str = "",
 ) -> Plain:
     """Pictures from class folders: the shorter side made `size` / `crop` long, then the middle `size` x `size`.
@@ -37,11 +39,6 @@ def imagenette(
     training a picture is shifted by up to an eighth of its side and mirrored. The folder is looked for in the cache
     folder (`saccade doctor` names it) unless given.
     """
-    for name, value, known in (("split", split, SPLITS), ("augment", augment, AUGMENTS)):
-        if value not in known:
-            raise SaccadeError(suggest(name, value, known))
-    if size < 8 or not 0 < crop <= 1:
-        raise SaccadeError(f"size must be at least 8 and crop in (0, 1], not {size} and {crop}.")
     x, y = read(folder or str(cache_folder() / "imagenette"), "val" if split == "test" else "train", size, crop)
     classes = int(y.max()) + 1
     if split == "test":
@@ -94,7 +91,7 @@ def _picture(file: Path, size: int, crop: float) -> Tensor:
     try:
         with Image.open(file) as opened:
             picture = opened.convert("RGB")
-    except OSError as error:
+    except Exception as error:  # a broken file raises nearly anything
         raise SaccadeError(f"{file} cannot be read as a picture: {error}; unpack the folder again.") from None
     scale = size / crop / min(picture.size)
     width, height = (max(size, round(scale * s)) for s in picture.size)

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Self
+from typing import Literal, Self
 
 import torch
 from torch import Tensor
@@ -14,10 +14,16 @@ from torch import Tensor
 from saccade import registry, rng
 from saccade.data import pixels
 from saccade.data.fetch import sources
+from saccade.errors import in_words
 from saccade.layers import kernels
-from saccade.spec import Settings
+from saccade.spec import SaccadeError, Settings
 
 Triple = tuple[float, ...]
+Grey = Literal["mnist", "fashion_mnist", "procedural_digits"]  # sets of 28 x 28
+Colour = Literal["cifar10", "procedural_textures"]  # of 3 x 32 x 32
+AnySet = Grey | Colour
+LARGEST_INK = 256  # pixels on a side; the kernel keeps one ink on its stack
+LONGEST = 2**62  # bytes of a set; the paste kernel counts these in 64 bits
 
 
 @dataclass(frozen=True)
@@ -84,6 +90,15 @@ class Pasted(Images):
     blend: str = "opacity"
     placement: str = "pad"
 
+    def __post_init__(self) -> None:
+        """The same demands with the kernel and without, so that both give the same or refuse the same."""
+        ink, scenes = self.ink.shape, self.scenes.shape
+        if len(ink) != 3 or len(scenes) != 4 or ink[1] != ink[2] or scenes[2] != scenes[3] or ink[1] > scenes[2]:
+            raise SaccadeError(
+                "ink must be square grey images (n, side, side), and scenes square images (n, channels, side, side) no "
+                f"smaller than the ink, not {tuple(ink)} and {tuple(scenes)}; choose other sets for the two."
+            )
+
     def batch(self, index: Tensor, generator: torch.Generator | None = None) -> Tensor:
         which, maps = self.which.index_select(0, index), None if self.maps is None else self.maps[index]
         if generator is not None and self.redraw is not None:
@@ -105,32 +120,31 @@ class Pasted(Images):
         ink = pixels.floats(self.ink, index)[:, None]
         if self.placement == "resize":
             return torch.nn.functional.interpolate(ink, size=(size, size), mode="bilinear", align_corners=False)
-        margin = (size - ink.shape[-1]) // 2
-        return torch.nn.functional.pad(ink, (margin,) * 4)
+        room = size - ink.shape[-1]
+        return torch.nn.functional.pad(ink, (room // 2, room - room // 2) * 2)
 
     def _pasted(self, index: Tensor, which: Tensor) -> Tensor | None:
         """Unmoved ink over scenes by the C kernel, three to four times faster, the same bits; None where it cannot."""
-        kernel, (channels, size) = kernels.paste(), self.scenes.shape[1:3]
+        kernel, (inks, small, _), (places, channels, size, _) = kernels.paste(), self.ink.shape, self.scenes.shape
         if (
             kernel is None
             or index.device.type != "cpu"
             or (self.blend, self.placement) != ("opacity", "pad")
+            or small > LARGEST_INK
             or not all(t.is_contiguous() and t.dtype == torch.uint8 for t in (self.ink, self.scenes))
         ):
             return None
-        index, which, out = index.contiguous(), which.contiguous(), torch.empty(len(index), channels, size, size)
+        n, index, which = len(index), index.contiguous(), which.contiguous()
+        out = torch.empty(n, channels, size, size)
         if kernel.paste(
-            *(t.data_ptr() for t in (self.ink, self.scenes, index, which, out)),
-            len(self.ink),
-            len(self.scenes),
-            len(index),
-            self.ink.shape[-1],
-            size,
-            channels,
+            kernels.address(self.ink, (inks, small, small), torch.uint8, most=LONGEST),
+            kernels.address(self.scenes, (places, channels, size, size), torch.uint8, most=LONGEST),
+            kernels.address(index, (n,), torch.int64),
+            kernels.address(which, (n,), torch.int64),
+            kernels.address(out, (n, channels, size, size)),
+            *(inks, places, n, small, size, channels),
         ):
-            raise IndexError(
-                f"a picture is made of ink and scenes that are not there (of {len(self.ink)} and {len(self.scenes)})"
-            )
+            raise IndexError(f"an image is made of ink and scenes that are not there (of {inks} and {places})")
         return out
 
     def warped(self, maps: Tensor) -> Self:
@@ -168,11 +182,25 @@ class Source:
     def __call__(self, split: str) -> Images:
         return _split(self, split)
 
+    def held_out(self, split: str = "") -> str:
+        """The split to measure on: the one asked for, else `test`, else the one that is watched in training."""
+        card = registry.cards("data").get(self.name)
+        if split or card is None or "test" in (card.splits or ("test",)):
+            return split or "test"
+        return str(card.extra.get("watch", "test"))
+
 
 @functools.lru_cache(maxsize=4)
 def _split(source: Source, split: str) -> Images:
     """Kept, because training and every probe of a run ask for the same few splits."""
-    images: Images = registry.find("data", source.name)(split, seed=source.seed, **source.args)
+    try:
+        images: Images = registry.find("data", source.name)(split, seed=source.seed, **source.args)
+    except (SaccadeError, OSError):
+        raise
+    except Exception as error:  # several arguments that are each right and cannot be together
+        raise SaccadeError(
+            f"{source.name} cannot be made with {source.args or 'its defaults'}: {in_words(error)}."
+        ) from error
     return images.to(source.device)
 
 

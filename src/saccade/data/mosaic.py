@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Literal, Self
 
 import torch
 from einops import rearrange
@@ -13,17 +13,16 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from saccade import rng
+from saccade.arguments import Count, Label, Side
 from saccade.data import pixels
 from saccade.data.autoaugment import autoaugmented, jpeg
-from saccade.data.fetch import sources
-from saccade.data.images import Plain
+from saccade.data.images import AnySet, Plain
 from saccade.data.points import moments, sized
 from saccade.registry import data
-from saccade.spec import SaccadeError, suggest
+from saccade.spec import SaccadeError
 
-SPLITS = ("train", "test")
-ROUTES = ("clean", "report")
-CROPS = ("none", "centre")
+Route = Literal["clean", "report"]
+Crop = Literal["none", "centre"]
 TILES = 4
 DRAWS = 64  # indices drawn at once for each mosaic; of ten equal classes about five are needed
 
@@ -54,15 +53,15 @@ class Mosaic(Plain):
 
 @data(version=1, watch="test", sets=("of",))
 def mosaic(
-    split: str,
+    split: Literal["train", "test"],
     *,
     seed: int,
-    of: str = "cifar10",
-    n: int = 2000,
-    size: int = 32,
-    crop: str = "none",
-    route: str = "clean",
-    only: Sequence[int] = (),
+    of: AnySet = "cifar10",
+    n: Count = 2000,
+    size: Side = 32,
+    crop: Crop = "none",
+    route: Route = "clean",
+    only: Sequence[Label] = (),
 ) -> Mosaic:
     """n mosaics of two by two pictures from a set, all of different classes, at `size` pixels.
 
@@ -71,9 +70,6 @@ def mosaic(
     these classes. route="report" puts each tile through AutoAugment and the whole through JPEG; crop="centre" cuts a
     sixteenth off each side, as resizing to 256 and cropping to 224 does.
     """
-    check_words(split, of, crop, route)
-    if n < 1 or size < 2:
-        raise SaccadeError(f"n must be at least 1 and size at least 2, not {n} and {size}.")
     x, y = sized(of, split, "bilinear")
     classes = int(y.max()) + 1
     pool = torch.arange(len(y)) if not only else torch.isin(y, torch.tensor(tuple(only))).nonzero()[:, 0]
@@ -92,17 +88,6 @@ def mosaic(
     return Mosaic(
         shown[:, 0], classes, *moments(of, "bilinear"), jpeg(whole) if route == "report" else whole, shown, size, crop
     )
-
-
-def check_words(split: str, of: str, crop: str, route: str) -> None:
-    for name, value, known in (
-        ("split", split, SPLITS),
-        ("data set", of, sources.known()),
-        ("crop", crop, CROPS),
-        ("route", route, ROUTES),
-    ):
-        if value not in known:
-            raise SaccadeError(suggest(name, value, known))
 
 
 def draw(y: Tensor, n: int, seed: int, split: str) -> Tensor:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Literal, Self
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from saccade.arguments import AnyCount, AnySide, Count
 from saccade.data.autoaugment import autoaugmented
-from saccade.data.fetch import sources
-from saccade.data.images import Images, Plain, shuffled
+from saccade.data.images import AnySet, Images, Plain, shuffled
 from saccade.data.points import balanced, moments, sized
 from saccade.registry import data
-from saccade.spec import SaccadeError, suggest
+from saccade.spec import SaccadeError
 
-SPLITS = ("train", "train_plain", "held_out", "test")
-AUGMENTS = ("crop_flip", "crop", "flip", "none")
+PhotoSplit = Literal["train", "train_plain", "held_out", "test"]
+Augment = Literal["crop_flip", "crop", "flip", "none"]
 
 
 @dataclass(frozen=True)
@@ -73,14 +73,14 @@ class Enlarged(Images):
 
 @data(version=1, watch="held_out", sets=("of",))
 def photos(
-    split: str,
+    split: PhotoSplit,
     *,
     seed: int,
-    of: str = "cifar10",
-    p: int = 0,
-    hold_out: int = 5000,
-    augment: str = "crop_flip",
-    size: int = 0,
+    of: AnySet = "cifar10",
+    p: AnyCount = 0,
+    hold_out: Count = 5000,
+    augment: Augment | Literal["autoaugment"] = "crop_flip",
+    size: AnySide = 0,
 ) -> Images:
     """p pictures of a set to train on (0: all but the held-out ones), balanced over classes and nested in p.
 
@@ -89,13 +89,6 @@ def photos(
     Grey sets are enlarged to 32 x 32, and all to `size` pixels if that is given, after augmentation (crop_flip: shifts
     of up to 4 pixels and mirroring; autoaugment: the policy for CIFAR-10). Pixels are standardised by channel.
     """
-    for name, value, known in (
-        ("split", split, SPLITS),
-        ("data set", of, sources.known()),
-        ("augment", augment, (*AUGMENTS, "autoaugment")),
-    ):
-        if value not in known:
-            raise SaccadeError(suggest(name, value, known))
     x, y = sized(of, "test" if split == "test" else "train", "bilinear")
     mean, std = moments(of, "bilinear")
     if split == "test":
@@ -116,6 +109,4 @@ def photos(
         made = Changed(*whole)
     elif split == "train" and augment != "none":
         made = Shifted(*whole, margin=4 if augment.startswith("crop") else 0, mirror=augment.endswith("flip"))
-    if size < 0:
-        raise SaccadeError(f"size must be at least 1 pixel, or 0 for the set's own, not {size}.")
     return Enlarged(made.y, made.classes, mean, std, made, size) if size else made

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-BLENDS = ("opacity", "maximum", "hard", "add")
+Blend = Literal["opacity", "maximum", "hard", "add"]
 
 
 def floats(x: Tensor, index: Tensor) -> Tensor:

@@ -4,36 +4,33 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from saccade import rng
-from saccade.data.fetch import sources
-from saccade.data.images import Plain, Triple, shuffled, tensors
+from saccade.arguments import Count, Label, Share
+from saccade.data.images import AnySet, Plain, Triple, shuffled, tensors
 from saccade.registry import data
-from saccade.spec import SaccadeError, suggest
+from saccade.spec import SaccadeError
 
 SIZE = 32
-SPLITS = ("train", "test")
-RESIZES = ("bilinear", "pad")
-STANDARDS = ("channel", "none")
-REPLACEMENTS = ("other", "any")
 
 
 @data(version=1, watch="test", sets=("of",))
 def points(
-    split: str,
+    split: Literal["train", "test"],
     *,
     seed: int,
-    of: str = "cifar10",
-    p: int = 1024,
-    noise: float = 0.0,
-    only: Sequence[int] = (),
-    replacement: str = "other",
-    resize: str = "bilinear",
-    standardise: str = "channel",
+    of: AnySet = "cifar10",
+    p: Count = 1024,
+    noise: Share = 0.0,
+    only: Sequence[Label] = (),
+    replacement: Literal["other", "any"] = "other",
+    resize: Literal["bilinear", "pad"] = "bilinear",
+    standardise: Literal["channel", "none"] = "channel",
 ) -> Plain:
     """The first p of one seeded, class-balanced order of a training set; the test split whole, in a seeded order.
 
@@ -42,17 +39,6 @@ def points(
     10 % are among those of 20 %; replacement="any" may draw the right label again. `only` keeps these classes
     and numbers them from 0.
     """
-    for name, value, known in (
-        ("split", split, SPLITS),
-        ("data set", of, sources.known()),
-        ("replacement", replacement, REPLACEMENTS),
-        ("resize", resize, RESIZES),
-        ("standardise", standardise, STANDARDS),
-    ):
-        if value not in known:
-            raise SaccadeError(suggest(name, value, known))
-    if not 0 <= noise <= 1:
-        raise SaccadeError(f"noise must be in [0, 1], a share of wrong labels, not {noise}.")
     x, y = sized(of, split, resize)
     classes = int(y.max()) + 1
     kept = torch.arange(len(y))

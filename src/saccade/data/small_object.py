@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Self
+from typing import Annotated, Literal, Self
 
 import torch
 from torch import Tensor
 
 from saccade import rng
+from saccade.arguments import Count, Range, Side
 from saccade.data.autoaugment import autoaugmented, jpeg
 from saccade.data.backdrops import PLAIN, Backdrops, backdrops
-from saccade.data.images import Images
-from saccade.data.mosaic import check_words, rendered
+from saccade.data.images import AnySet, Images
+from saccade.data.mosaic import Crop, Route, rendered
 from saccade.data.points import balanced, moments, sized
 from saccade.registry import data
-from saccade.spec import SaccadeError
 
 OBJECT = 32
+ObjectShare = Annotated[float, Range(at_least=0.005, at_most=1)]  # of the image's side; below, no canvas could hold it
 
 
 @dataclass(frozen=True)
@@ -70,16 +71,16 @@ class SmallObjects(Images):
 
 @data(version=1, watch="test", sets=("of",))
 def small_object(
-    split: str,
+    split: Literal["train", "test"],
     *,
     seed: int,
-    of: str = "cifar10",
-    n: int = 2000,
-    scale: float = 0.25,
+    of: AnySet = "cifar10",
+    n: Count = 2000,
+    scale: ObjectShare = 0.25,
     backdrop: str = "procedural_textures",
-    size: int = 32,
-    crop: str = "none",
-    route: str = "clean",
+    size: Side = 32,
+    crop: Crop = "none",
+    route: Route = "clean",
 ) -> SmallObjects:
     """n pictures of a set, each pasted unscaled on a crop of a large picture, of which it takes the share `scale`.
 
@@ -89,11 +90,6 @@ def small_object(
     can be told from clutter; or a folder with pictures. route="report" adds AutoAugment on the object and JPEG;
     crop="centre" cuts a sixteenth off each side.
     """
-    check_words(split, of, crop, route)
-    if n < 1 or size < 2:
-        raise SaccadeError(f"n must be at least 1 and size at least 2, not {n} and {size}.")
-    if not 0 < scale <= 1:
-        raise SaccadeError(f"scale must be above 0 and at most 1, the object's share of the side, not {scale}.")
     canvas = round(OBJECT / scale)
     x, y = sized(of, split, "bilinear")
     mean, std = moments(of, "bilinear")

@@ -18,21 +18,24 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import IO, Any
 
 from saccade import registry
+from saccade.lab import identity
 from saccade.lab.store import Lab
-from saccade.spec import SaccadeError, Task, plain, suggest
+from saccade.spec import Outcome, Probe, Run, SaccadeError, Settings, Task, plain, suggest
 
 Event = dict[str, Any]
 
 FREE = ("ready", "busy", "finished", "diverged", "timeout", "failed", "stopped", "refused")  # the worker has no task
 RETRIES = 2  # how often a task whose worker died is tried again
+MOST_JOBS = 256  # worker processes; each loads torch
 POLL = 1.0  # seconds between looks at runs that another launcher has
 PATIENCE = 60.0  # seconds that a stopping worker gets to save
 SHARERS = 4  # runs that share a GPU at most
+SCANNED = 256  # tasks that are looked at to find some of the same net
 LOCKSTEP = 8  # runs of one small net that a worker may train together; more gain little and wait longer for each other
 
 # Freed memory is kept instead of being handed back page by page: up to 1.2 times faster, the same numbers.
@@ -51,6 +54,8 @@ def devices(device: str, jobs: int | None = None) -> list[str]:
         raise SaccadeError(suggest("device", device, ("auto", "cpu", "cuda", "cuda:0", "mps")))
     if jobs is not None and jobs < 1:
         raise SaccadeError(f"--jobs must be at least 1, not {jobs}.")
+    if jobs is not None and jobs > MOST_JOBS:
+        raise SaccadeError(f"--jobs must be at most {MOST_JOBS}, not {jobs}; this machine has {cores()} cores.")
     if "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get("WORLD_SIZE", "1") != "1":
         jobs = 1  # torchrun: all its processes share one run at a time
     gpus = _gpus() if kind in ("auto", "cuda") else 0
@@ -90,7 +95,9 @@ def _ask_nvidia(*words: str) -> list[str]:
     tool = shutil.which("nvidia-smi")
     if not tool:
         return []
-    return subprocess.run([tool, *words], capture_output=True, text=True, check=False).stdout.splitlines()
+    return subprocess.run(
+        [tool, *words], capture_output=True, encoding="utf-8", errors="replace", check=False
+    ).stdout.splitlines()
 
 
 @dataclass
@@ -101,6 +108,9 @@ class Worker:
     device: str
     tasks: dict[str, Task] = field(default_factory=dict)
     waiting: bool = False  # ready for a task
+    probing: dict[str, tuple[str, float]] = field(default_factory=dict)  # key and share of the probe each task is at
+    heard: float = 0.0  # when it last told something
+    silent: float = 0.0  # seconds without a sign of life for which it was ended
     last_words: collections.deque[str] = field(default_factory=lambda: collections.deque(maxlen=30))
 
     def send(self, order: Event) -> None:
@@ -110,28 +120,32 @@ class Worker:
             self.process.stdin.flush()
 
 
-def start(
-    lab: Lab, device: str, plugins: Sequence[str], retry: bool, inbox: queue.Queue[tuple[Worker, Event | None]]
-) -> Worker:
+def start(lab: Lab, device: str, plugins: Sequence[str], inbox: queue.Queue[tuple[Worker, Event | None]]) -> Worker:
     command = [sys.executable, "-m", "saccade.lab.worker", "--lab", str(lab.root), "--device", device]
-    command += [word for plugin in plugins for word in ("--plugin", plugin)] + (["--retry"] if retry else [])
+    command += [word for plugin in plugins for word in ("--plugin", plugin)]
     env = {**os.environ, **ALLOCATOR, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     # A session of its own: Ctrl-C reaches the launcher alone, which then asks the workers to save.
-    process = subprocess.Popen(
-        command,
-        env=env,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    try:
+        process = subprocess.Popen(
+            command,
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise SaccadeError(f"a worker process could not start ({error.strerror}); use fewer --jobs.") from error
     worker = Worker(process, device)
 
     def read(stream: IO[str]) -> None:
         with stream:
             for line in stream:
-                inbox.put((worker, json.loads(line)))
+                with contextlib.suppress(ValueError):  # the last line of a worker that was killed while it wrote
+                    inbox.put((worker, json.loads(line)))
         inbox.put((worker, None))  # the end: the worker is gone
 
     def overhear(stream: IO[str]) -> None:
@@ -145,34 +159,57 @@ def start(
 
 
 def local(
-    tasks: Sequence[Task], lab: Lab, *, places: Sequence[str], plugins: Sequence[str] = (), retry: bool = False
-) -> Iterator[Event]:
-    """Do all tasks on this machine, in the order given. On Ctrl-C the workers save before it is raised on."""
+    tasks: Sequence[Task],
+    lab: Lab,
+    *,
+    places: Sequence[str],
+    plugins: Sequence[str] = (),
+    retry: bool = False,
+    silence: float = 0.0,
+) -> Generator[Event, None, None]:
+    """Do all tasks on this machine, in the order given. On Ctrl-C the workers save before it is raised on.
+
+    A worker that has a task and tells nothing for `silence` seconds is ended as if it had died; 0: never.
+    """
     pending = collections.deque(tasks)
     elsewhere: dict[str, tuple[Task, float]] = {}
     deaths: collections.Counter[str] = collections.Counter()  # a task that was there when a worker died goes alone
+    fatal: set[str] = set()  # tasks with a probe that kills workers: it is not asked again now, also not on `retry`
     inbox: queue.Queue[tuple[Worker, Event | None]] = queue.Queue()
-    workers = [start(lab, place, plugins, retry, inbox) for place in places[: len(pending)]]
+    workers = [start(lab, place, plugins, inbox) for place in places[: len(pending)]]
+    stillborn = 0  # workers in a row that died before they were ready
     try:
         while pending or elsewhere or any(w.tasks for w in workers):
             for worker in workers:
                 if worker.waiting and pending:
                     some = bundle(pending, len(places), worker.device, deaths.keys())
                     worker.tasks, worker.waiting = {t.run.key: t for t in some}, False
-                    worker.send({"do": "perform", "tasks": [plain(t) for t in some]})
+                    worker.heard = time.monotonic()
+                    once_more = retry and not fatal & worker.tasks.keys()
+                    worker.send({"do": "perform", "tasks": [plain(t) for t in some], "retry": once_more})
             for key, (late, again) in list(elsewhere.items()):
                 if time.monotonic() > again:
                     del elsewhere[key]
                     pending.append(late)
+            for worker in workers:
+                if silence and worker.tasks and time.monotonic() - worker.heard > silence:
+                    worker.silent = silence
+                    worker.process.kill()
             with contextlib.suppress(queue.Empty):
                 worker, event = inbox.get(timeout=POLL / 2)
                 if event is None:
                     workers.remove(worker)
-                    yield from _bury(lab, worker, pending, deaths)
+                    stillborn += _check_start(worker, stillborn)
+                    yield from _bury(lab, worker, pending, deaths, fatal)
                     if pending or elsewhere:
-                        workers.append(start(lab, worker.device, plugins, retry, inbox))
+                        workers.append(start(lab, worker.device, plugins, inbox))
                     continue
+                worker.heard = time.monotonic()
                 task = worker.tasks.get(event.get("key", ""))
+                if event["event"] == "ready":
+                    stillborn = 0
+                if event["event"] == "probe":
+                    worker.probing[event["key"]] = (event["probe_key"], event["share"])
                 if event["event"] in FREE:
                     worker.tasks.pop(event.get("key", ""), None)
                     worker.waiting = not worker.tasks
@@ -182,6 +219,19 @@ def local(
                     yield {**event, "task": task}
     finally:
         _stop(workers)
+
+
+def silence_of(seconds: Iterable[float]) -> float:
+    """How long a worker may tell nothing, from what its runs should take; a single probe may be most of a run."""
+    if chosen := os.environ.get("SACCADE_SILENCE"):
+        return float(chosen)
+    return max(1800.0, 10 * max(seconds, default=0.0))
+
+
+def parse_task(values: Mapping[str, Any]) -> Task:
+    """The task that `plain(task)` was made from."""
+    probes = tuple(Probe(p["name"], Settings(p["settings"])) for p in values["probes"])
+    return Task(Run.parse(values["run"]), probes, values["arm"])
 
 
 def bundle(pending: collections.deque[Task], seats: int, place: str, alone: Set[str]) -> list[Task]:
@@ -195,29 +245,38 @@ def bundle(pending: collections.deque[Task], seats: int, place: str, alone: Set[
     ):
         return [first]
 
-    def like(task: Task) -> bool:
-        a, b = first.run, task.run
-        return (a.model, a.model_args, a.data, a.recipe) == (b.model, b.model_args, b.data, b.recipe)
-
-    others = [t for t in pending if like(t) and not {t.run.key, first.run.key} & alone]
-    some = others[: min(LOCKSTEP, math.ceil((1 + len(others)) / seats)) - 1]
-    for task in some:
-        pending.remove(task)
+    # Equal runs cost the same and stand together in the queue; of a long one only the beginning is looked at.
+    seen = [pending.popleft() for _ in range(min(SCANNED, len(pending)))]
+    like = [t for t in seen if t.run.kind == first.run.kind and not {t.run.key, first.run.key} & alone]
+    about = len(like) * (1 + len(pending) / max(1, len(seen)))  # so many there are in all
+    some = like[: min(LOCKSTEP, math.ceil((1 + about) / seats)) - 1]
+    taken = {id(t) for t in some}
+    pending.extendleft(t for t in reversed(seen) if id(t) not in taken)
     return [first, *some]
 
 
 def costs(tasks: Sequence[Task], lab: Lab, device: str, plugins: Sequence[str] = ()) -> list[Event]:
     """Measured cost of each task's model, with as many at once as there will be workers."""
     inbox: queue.Queue[tuple[Worker, Event | None]] = queue.Queue()
-    workers = [start(lab, place, plugins, False, inbox) for place in devices(device)[: len(tasks)]]
+    workers = [start(lab, place, plugins, inbox) for place in devices(device)[: len(tasks)]]
     out: dict[int, Event] = {}
+    stillborn = 0
     try:
         for i, task in enumerate(tasks):
             workers[i % len(workers)].send({"do": "cost", "tasks": [plain(task)], "at": i})
         while len(out) < len(tasks):
             worker, event = inbox.get()
             if event is None:
-                raise SaccadeError("the cost of a run could not be measured: " + _words(worker))
+                _hang_up(worker)
+                if stillborn >= RETRIES or worker.process.wait() >= 0:
+                    raise SaccadeError("the cost of a run could not be measured: " + _words(worker))
+                stillborn += 1
+                at = workers.index(worker)
+                workers[at] = start(lab, worker.device, plugins, inbox)
+                for i in range(at, len(tasks), len(workers)):
+                    if i not in out:
+                        workers[at].send({"do": "cost", "tasks": [plain(tasks[i])], "at": i})
+                continue
             if event["event"] == "refused":
                 raise SaccadeError(event["reason"])
             if event["event"] == "cost":
@@ -228,23 +287,62 @@ def costs(tasks: Sequence[Task], lab: Lab, device: str, plugins: Sequence[str] =
 
 
 def _bury(
-    lab: Lab, worker: Worker, pending: collections.deque[Task], deaths: collections.Counter[str]
+    lab: Lab, worker: Worker, pending: collections.deque[Task], deaths: collections.Counter[str], fatal: set[str]
 ) -> Iterator[Event]:
     """A worker died. Its tasks are tried again, each alone; a task that kills workers is marked failed."""
-    _hang_up(worker)
     code = worker.process.wait()
-    if not worker.tasks and not worker.waiting:  # it never got ready: trying again would loop for ever
-        raise SaccadeError("a worker process could not start: " + _words(worker))
+    how = f"signal {-code}, perhaps out of memory" if code < 0 else f"exit code {code}"
+    if worker.silent:
+        how = f"it gave no sign of life for {worker.silent:.0f} s and was ended"
     for key, task in worker.tasks.items():
         deaths[key] += 1
         if deaths[key] <= RETRIES:
             pending.appendleft(task)
-            yield {"event": "worker died", "key": key, "task": task, "code": code}
+            yield {"event": "worker died", "key": key, "task": task, "how": how}
             continue
-        how = f"signal {-code}, perhaps out of memory" if code < 0 else f"exit code {code}"
         reason = f"its worker process died {deaths[key]} times ({how}): {_words(worker)}"
-        lab.finish(key, {"outcome": "failed", "reason": reason, "seconds": 0.0, "step": 0}, None)
-        yield {"event": "failed", "key": key, "task": task, "reason": reason}
+        told = give_up(lab, task, reason, worker.probing.get(key, ("", 1.0)))
+        yield from ({**event, "task": task} for event in told)
+        if all(event["event"] != "failed" for event in told):
+            deaths[key] = 0
+            fatal.add(key)
+            pending.appendleft(task)  # for the other probes, and to be told that it is finished
+
+
+def give_up(lab: Lab, task: Task, reason: str, probing: tuple[str, float]) -> list[Event]:
+    """Mark what killed its workers: the run as failed, or, where it is finished, the probe that it was at."""
+    key, done = task.run.key, lab.done(task.run.key)
+    if done is None or done["outcome"] != Outcome.FINISHED:
+        lab.finish(key, {"outcome": Outcome.FAILED, "reason": reason, "seconds": 0.0, "step": 0}, None)
+        return [{"event": "failed", "key": key, "reason": reason}]
+    probe_key, share = probing
+    told = []
+    for probe in _fatal(lab, task, probe_key, share):
+        version, outside = registry.card("probe", probe.name).version, identity.of_probe(probe)
+        lab.put_failure(key, probe, version, reason, share, outside)
+        told.append({"event": "probe failed", "key": key, "probe": probe.name, "reason": reason})
+    return told
+
+
+def _check_start(worker: Worker, before: int) -> bool:
+    """Whether a worker died before it was ready. Trying again for ever would loop, but one that was killed is replaced.
+
+    A worker that ends by itself there met what the next one will meet too.
+    """
+    _hang_up(worker)
+    if worker.tasks or worker.waiting:
+        return False
+    code = worker.process.wait()
+    if code >= 0 or before >= RETRIES:
+        killed = f" ({before + 1} were killed at their start, the last by signal {-code})" if code < 0 else ""
+        raise SaccadeError(f"a worker process could not start{killed}: {_words(worker)}")
+    return True
+
+
+def _fatal(lab: Lab, task: Task, probe_key: str, share: float) -> list[Probe]:
+    """The probe that a worker died of; all that are left where it died before it named one."""
+    left = [p for p in task.probes if lab.rows(task.run.key, p, share) is None]
+    return [p for p in left if p.key == probe_key] or left
 
 
 def _words(worker: Worker) -> str:

@@ -16,10 +16,11 @@ from typing import Any
 from saccade import registry
 from saccade.cli import terminal
 from saccade.data.fetch import sources
-from saccade.lab import identity, launch, plan, registration
+from saccade.lab import identity, index, plan, registration, where
 from saccade.lab.store import Lab, seal, unseal, write_atomic
 from saccade.lab.table import Table, join
 from saccade.report import document
+from saccade.report.figures import FigureData
 from saccade.spec import (
     MILESTONES,
     SCALES,
@@ -32,11 +33,13 @@ from saccade.spec import (
     Task,
     Verdict,
     digest,
+    suggest,
 )
 from saccade.stats import sequential
 from saccade.study import Results, Study, arms_of, judge, with_registration
 
 Say = Callable[[str], None]
+FAULTS_SHOWN = 20  # measurements that are missing, each with its reason; gaps.csv has all of them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +53,7 @@ class How:
     redo_damaged: bool = False
     quiet: bool = False
     seconds: float | None = None  # stop cleanly after so long
+    on: where.Where = where.Local()  # noqa: RUF009 - frozen
 
 
 @dataclass(frozen=True)
@@ -61,11 +65,9 @@ class Seeds:
 
     def tasks(self, tasks: Sequence[Task]) -> tuple[Task, ...]:
         out = tuple(tasks)
-        if self.fixed:
-            out = with_seeds(out, self.fixed[-1])
         for n, arms in self.looks:
             out = with_seeds(out, n, arms)
-        return out
+        return with_seeds(out, self.fixed[-1]) if self.fixed else out  # what was asked for by number counts last
 
 
 def with_seeds(tasks: Sequence[Task], n: int, arms: Sequence[str] = ()) -> tuple[Task, ...]:
@@ -147,6 +149,15 @@ class Session:
                     final[verdict.claim] = verdict
         return with_registration(tuple(final[c.id] for c in self.study.claims), entries)
 
+    def figure(self, name: str) -> FigureData:
+        """The data of one figure of the report; `report.draw.save` draws it."""
+        results = self.results()
+        drawn = document.figures_of(self.study, results.whole, self.verdicts(results))
+        known = {figure.name: data for figure, data in drawn}
+        if name not in known:
+            raise SaccadeError(suggest("figure", name, known))
+        return known[name]
+
 
 def open_session(
     name: str,
@@ -168,6 +179,8 @@ def open_session(
     for task in tasks:
         registry.check_args("model", task.run.model, task.run.model_args)
         registry.check_args("data", task.run.data, task.run.data_args)
+        for probe in task.probes:
+            registry.check_args("probe", probe.name, probe.settings)
     tasks = identity.identify(tasks)
     session = Session(study, scale, chosen, Lab(lab), tasks, only=only)
     asked = _read_seeds(session)
@@ -258,24 +271,30 @@ def plan_work(
     progress: sources.Progress = lambda done, total: None,
 ) -> Planned:
     """Fetch the data, look at the lab, price what is missing. Every way to train comes through here."""
-    places = launch.devices(how.device, how.jobs)
+    places = how.on.seats(how.device, how.jobs)
     fetch(tasks, say, progress)
     todo = prepare(lab, tasks, how, say)
-    cost = plan.price(todo, lab, places[0], how.plugins)
-    return Planned(todo, cost, tuple(launch.share(places, cost.memory, how.jobs)))
+    cost = how.on.price(todo, lab, places[0], how.plugins)
+    return Planned(todo, cost, tuple(how.on.share(places, cost, how.jobs)))
 
 
 def perform(lab: Lab, planned: Planned, how: How) -> bool:
     """Do what is missing. False when the time was up first; what was under way is saved."""
     board = terminal.Board(planned.todo.tasks, planned.todo.complete, planned.cost.seconds, len(planned.places))
-    events = launch.local(
-        plan.longest_first(planned.todo, planned.cost),
+    work = how.on.begin(
+        planned.todo,
+        planned.cost,
         lab,
         places=planned.places,
+        jobs=how.jobs,
         plugins=how.plugins,
         retry=how.retry,
     )
-    return terminal.follow(events, board, how.quiet, seconds=how.seconds)
+    try:
+        return terminal.follow(work.events, board, how.quiet, seconds=how.seconds)
+    except KeyboardInterrupt:
+        work.interrupted()
+        raise
 
 
 def train(lab: Lab, tasks: Sequence[Task], how: How) -> Table:
@@ -364,11 +383,8 @@ def facts(session: Session) -> dict[str, Any]:
     """Environment, time and counts for the report."""
     lab, wall = session.lab, _wall(session)
     done = [d for d in (lab.done(t.run.key) for t in session.tasks) if d is not None]
-    seen = {
-        json.dumps(lab.described(t.run.key)["facts"], sort_keys=True)
-        for t in session.tasks
-        if lab.done(t.run.key) is not None
-    }
+    described = [lab.described(t.run.key) for t in session.tasks if lab.done(t.run.key) is not None]
+    seen = {json.dumps(f, sort_keys=True) for d in described for f in (d["facts"], *d.get("later", ()))}
     environments = [json.loads(s) for s in sorted(seen)]
     sets = plan.sets_of(session.tasks)
     return {
@@ -407,6 +423,9 @@ def _remarks(session: Session, environments: Sequence[Mapping[str, Any]]) -> lis
             f"The number of seeds was changed ({steps}); the p-values take no account of that. "
             "--until decided adds seeds with the error rate spent over the looks."
         )
+    faults = [f"{f['arm']}, seed {f['seed']}: {f['why']}" for f in session.table().faults]
+    if faults:
+        out += [*faults[:FAULTS_SHOWN], f"{len(faults)} measurements are missing in all (gaps.csv)."]
     return out
 
 
@@ -421,14 +440,41 @@ class Written:
     verdicts: tuple[Verdict, ...]
 
 
-def write(session: Session, folder: Path | None = None, formats: Sequence[str] = document.AT_ONCE) -> Written:
-    """The report in all formats, from whatever rows the lab has."""
-    results = session.results()
-    if not len(results.whole):
+def check_rows(session: Session, table: Table) -> Table:
+    """The rows of a study; where there are none, the sentence that says how to make them."""
+    if not len(table):
         raise SaccadeError(
             f"the lab {session.lab.root} has no results of {session.study.name} at scale "
             f"{session.scale} yet; make them with `{session.command()}`."
         )
+    return table
+
+
+def shortfall(session: Session, spent: bool = False) -> list[str]:
+    """What was asked for and is not there: runs that failed or were refused, probes that failed. Not what diverged.
+
+    `spent`: a budget ended the work, so that runs without a result are no failure.
+    """
+    lines, named = [], terminal.labels(session.tasks)
+    for task in session.tasks:
+        done = session.lab.done(task.run.key)
+        if done is None and not spent:
+            lines.append(f"{named[task.run.key]}: it was not done")
+        elif done is not None and done["outcome"] == Outcome.FAILED:
+            lines.append(f"{named[task.run.key]} failed: {done['reason']}")
+    lines += [f"{named[f['run']]}: {f['why']}" for f in session.table().faults]
+    return lines
+
+
+def write(session: Session, folder: Path | None = None, formats: Sequence[str] = document.AT_ONCE) -> Written:
+    """The report in all formats, from whatever rows the lab has."""
+    with index.reading(session.lab) as lab:
+        return _write(replace(session, lab=lab), folder, formats)
+
+
+def _write(session: Session, folder: Path | None, formats: Sequence[str]) -> Written:
+    results = session.results()
+    check_rows(session, results.whole)
     register(session)
     verdicts, told, where = session.verdicts(results), facts(session), folder or session.folder
     paths = document.write(

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import platform
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
 from saccade import registry
 from saccade.lab import identity, launch
-from saccade.lab.store import Lab, seal, unseal, write_atomic
+from saccade.lab.store import TRAINING, Lab, seal, unseal, write_atomic
 from saccade.lab.table import Record, Table, gap, record
 from saccade.spec import MILESTONES, DamagedFile, Outcome, Probe, Run, SaccadeError, Task, digest
-
-TRAINING = Probe("training")  # the name under which a run's own curve and size are kept as rows
 
 
 @dataclass(frozen=True)
@@ -29,10 +27,16 @@ class Plan:
     stale: Mapping[str, str]  # key -> why its results no longer count
     changed: tuple[str, ...]  # sentences on code or data from outside that are not what they were
     damaged: Mapping[str, list[str]]  # key -> files
+    faults: Mapping[str, list[str]]  # key -> probes that gave no rows earlier, with the reason; asked again on request
 
     @property
     def todo(self) -> tuple[Task, ...]:
         return self.train + self.measure
+
+
+def everything(tasks: Sequence[Task]) -> Plan:
+    """As if no lab had anything of these tasks."""
+    return Plan(tuple(tasks), tuple(tasks), (), (), (), {}, (), {}, {})
 
 
 def examine(lab: Lab, tasks: Sequence[Task], retry: bool = False) -> Plan:
@@ -40,6 +44,7 @@ def examine(lab: Lab, tasks: Sequence[Task], retry: bool = False) -> Plan:
     parts: dict[str, list[Task]] = {"train": [], "measure": [], "complete": [], "failed": []}
     stale: dict[str, str] = {}
     damaged: dict[str, list[str]] = {}
+    faults: dict[str, list[str]] = {}
     for task in tasks:
         key = task.run.key
         if bad := lab.damage(key):
@@ -54,10 +59,12 @@ def examine(lab: Lab, tasks: Sequence[Task], retry: bool = False) -> Plan:
             parts["train"].append(task)
         elif done["outcome"] == Outcome.FAILED:
             parts["train" if retry else "failed"].append(task)
-        elif done["outcome"] != Outcome.FINISHED or not _still_to_measure(lab, task):
+        elif done["outcome"] != Outcome.FINISHED or not _still_to_measure(lab, task, retry):
             parts["complete"].append(task)
         else:
             parts["measure"].append(task)
+        if done is not None and (failed := _faults(lab, task)):
+            faults[key] = failed
     return Plan(
         tuple(tasks),
         tuple(parts["train"]),
@@ -67,6 +74,7 @@ def examine(lab: Lab, tasks: Sequence[Task], retry: bool = False) -> Plan:
         stale,
         _changed(lab, parts["train"]),
         damaged,
+        faults,
     )
 
 
@@ -95,26 +103,42 @@ def _stale(lab: Lab, task: Task, done: Mapping[str, Any]) -> str:
     return ""
 
 
-def unmeasured(lab: Lab, task: Task, share: float = 1.0) -> list[Probe]:
-    """Probes whose rows the lab lacks, at the whole budget or at a milestone that the run has kept."""
+def unmeasured(lab: Lab, task: Task, share: float = 1.0, retry: bool = False) -> list[Probe]:
+    """Probes whose rows the lab lacks, at the whole budget or at a milestone that the run has kept.
+
+    One that failed there, or at the whole budget, is asked again on `retry` only.
+    """
     if share != 1 and not lab.has_milestone(task.run.key, share):
         return []
     missing = []
     for probe in task.probes:
-        card = registry.card("probe", probe.name)
-        have = lab.rows(task.run.key, probe, share)
-        current = have is not None and (have["version"], have.get("outside", "")) == (
-            card.version,
-            identity.of_probe(probe),
-        )
-        if (share == 1 or card.extra.get("milestones", True)) and not current:
+        asked = share == 1 or registry.card("probe", probe.name).extra.get("milestones", True)
+        failed = not retry and any(_current(probe, lab.failure(task.run.key, probe, at)) for at in (1.0, share))
+        if asked and not failed and not _current(probe, lab.rows(task.run.key, probe, share)):
             missing.append(probe)
     return missing
 
 
-def _still_to_measure(lab: Lab, task: Task) -> list[Probe]:
+def _current(probe: Probe, document: Mapping[str, Any] | None) -> bool:
+    """Whether rows, or a failure, are of the probe as it is now."""
+    now = (registry.card("probe", probe.name).version, identity.of_probe(probe))
+    return document is not None and (document["version"], document.get("outside", "")) == now
+
+
+def _faults(lab: Lab, task: Task) -> list[str]:
+    """The probes of a task that failed as they are now, with the reason."""
+    found: dict[str, None] = {}
+    for share in (1.0, *MILESTONES):
+        for probe in task.probes:
+            failed = lab.failure(task.run.key, probe, share)
+            if failed is not None and _current(probe, failed):
+                found[f"{probe.name}: {failed['reason']}"] = None
+    return list(found)
+
+
+def _still_to_measure(lab: Lab, task: Task, retry: bool = False) -> list[Probe]:
     """A probe per measurement that is missing, milestones included."""
-    return [probe for share in (1.0, *MILESTONES) for probe in unmeasured(lab, task, share)]
+    return [probe for share in (1.0, *MILESTONES) for probe in unmeasured(lab, task, share, retry)]
 
 
 def sets_of(tasks: Sequence[Task]) -> list[str]:
@@ -134,6 +158,7 @@ def table_of(lab: Lab, tasks: Sequence[Task], share: float = 1.0) -> Table:
     """
     rows: list[Record] = []
     gaps: list[Record] = []
+    faults: list[Record] = []
     for task in tasks:
         key = task.run.key
         done = lab.done(key)
@@ -147,19 +172,25 @@ def table_of(lab: Lab, tasks: Sequence[Task], share: float = 1.0) -> Table:
             document = lab.rows(key, probe, taken)
             if document is not None:
                 rows.extend(record(task, r) for r in document["rows"])
+            elif done["outcome"] == Outcome.FINISHED and taken == 1:
+                failed = lab.failure(key, probe)
+                why = f"failed: {failed['reason']}" if failed else "not measured yet"
+                faults.append({**gap(task, f"probe {probe.name} {why}"), "probe": probe.name})
         trained = lab.rows(key, TRAINING)
         if trained is not None:  # of the curve only what had happened by then
             until = taken * task.run.recipe.images
             rows.extend(record(task, r) for r in trained["rows"] if r["at"].get("images", 0) <= until)
-    return Table(tuple(rows), tuple(gaps))
+    return Table(tuple(rows), tuple(gaps), tuple(faults))
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds of one core that each task still needs, by key; bytes of a GPU that the largest one needs."""
+    """Seconds of one core that each task still needs, by key; bytes that the largest one needs."""
 
     seconds: Mapping[str, float]
-    memory: float = 0.0
+    memory: float = 0.0  # of a GPU
+    device_memory: float = 0.0  # that this GPU has
+    resident: float = 0.0  # of main memory
 
     def by_arm(self, tasks: Sequence[Task]) -> dict[str, dict[str, float]]:
         told: dict[str, dict[str, float]] = {}
@@ -173,9 +204,17 @@ class Cost:
         return max(sum(self.seconds.values()) / max(1, jobs), max(self.seconds.values(), default=0.0))
 
 
-def price(plan: Plan, lab: Lab, device: str, plugins: Sequence[str] = ()) -> Cost:
-    """Cost of what is left: for each net a line over the batch, fitted to steps timed here once and kept in the lab."""
-    kinds = {_kind(t.run, device): t for t in plan.todo}
+Measure = Callable[[Sequence[Task], Lab, str, Sequence[str]], list[dict[str, Any]]]
+
+
+def price(
+    plan: Plan, lab: Lab, device: str, plugins: Sequence[str] = (), measure: Measure = launch.costs, where: str = ""
+) -> Cost:
+    """Cost of what is left: for each net a line over the batch, fitted to steps timed once and kept in the lab.
+
+    `measure` times them on this machine, unless it times them elsewhere, which `where` then names.
+    """
+    kinds = {_kind(t.run, device, where): t for t in plan.todo}
     path = lab.root / "costs.json"
     try:
         known: dict[str, Any] = dict(unseal(path).get("lines", {})) if path.exists() else {}
@@ -183,29 +222,30 @@ def price(plan: Plan, lab: Lab, device: str, plugins: Sequence[str] = ()) -> Cos
         known = {}  # derived and cheap: measured again
     unknown = [k for k in kinds if k not in known]
     if unknown:
-        measured = launch.costs([kinds[k] for k in unknown], lab, device, plugins)
+        measured = measure([kinds[k] for k in unknown], lab, device, plugins)
         known |= dict(zip(unknown, measured, strict=True))
         write_atomic(path, seal({"lines": known}))
     training = {t.run.key for t in plan.train}
     seconds = {}
     for task in plan.todo:
-        each = known[_kind(task.run, device)]
+        each = known[_kind(task.run, device, where)]
         recipe = task.run.recipe
         step = each["step_seconds"] + each["picture_seconds"] * recipe.batch
         train = recipe.steps * step if task.run.key in training else 0.0
         seconds[task.run.key] = train + sum(map(answers, _to_measure(lab, task, training))) * each["answer_seconds"]
-    return Cost(seconds, max((known[k].get("memory", 0.0) for k in kinds), default=0.0))
+    most = {n: max((known[k].get(n, 0.0) for k in kinds), default=0.0) for n in ("memory", "device_memory", "resident")}
+    return Cost(seconds, **most)
 
 
 def _to_measure(lab: Lab, task: Task, training: Set[str]) -> list[Probe]:
     """As many as will be asked for; a run that is still to be trained has its milestones ahead of it."""
     if task.run.key in training:
         return [p for p in task.probes for _ in range(1 + len(MILESTONES))]
-    return _still_to_measure(lab, task)
+    return _still_to_measure(lab, task, retry=True)
 
 
-def _kind(run: Run, device: str) -> str:
-    machine = [platform.node(), platform.machine(), device]
+def _kind(run: Run, device: str, where: str = "") -> str:
+    machine = [where or platform.node(), platform.machine(), device]
     return digest([run.model, run.model_args, run.data, run.data_args.get("augment", ""), machine])
 
 

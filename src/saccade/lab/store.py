@@ -1,6 +1,6 @@
 """The lab folder: the only file that knows its paths. Files are the truth; every write is atomic.
 
-    lab/runs/<key>/  run.json                what was asked, where it ran
+    lab/runs/<key>/  run.json                what was asked, where it ran (and `later`, where it was resumed)
                      lease                   who works on it now; its age is the heartbeat
                      log.jsonl               events, for people
                      state.sealed            what a resumed run goes on from; removed at the end
@@ -9,6 +9,7 @@
                      rows/<probe>.json       one file per measurement, with its own checksum
                      rows/<probe>@<share>.json   the same at a milestone
                      each/<probe>.npz        per-image outcomes behind the rows
+                     failures/<probe>.json   why a probe gave no rows; the run itself is as finished as before
     lab/aside/       damaged or stale run folders, set aside and never read
     lab/studies/     reports and figures: derived, safe to delete
 
@@ -22,33 +23,39 @@ import errno
 import hashlib
 import json
 import os
+import re
 import shutil
-import socket
 import sys
 import threading
 import time
-import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from saccade.lab import lease
+from saccade.lab.lease import Lease
 from saccade.spec import DamagedFile, Probe, Run, SaccadeError, canonical, plain
 
-HEARTBEAT = 5.0  # seconds between signs of life
-DEAD_AFTER = 45.0  # a lease of another machine without a sign of life for this long may be taken over
+TRAINING = Probe("training")  # the name under which a run's own curve and size are kept as rows
+AWAY = float(os.environ.get("SACCADE_AWAY", "600"))  # seconds that a lab may be gone before a writer gives up
+MARK = ".saccade"
+GONE = (errno.ESTALE, errno.EIO, errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.ENODEV, errno.ENOENT)
 
 
 def cache_folder() -> Path:
     """Where fetched sets and built kernels live: $SACCADE_DATA, or `saccade` in the platform's cache folder."""
-    if chosen := os.environ.get("SACCADE_DATA"):
-        return Path(chosen).expanduser()
     xdg = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    if xdg.is_absolute():  # the XDG standard says to ignore relative ones
-        return xdg / "saccade"
+    try:
+        if chosen := os.environ.get("SACCADE_DATA"):
+            return Path(chosen).expanduser()
+        if xdg.is_absolute():  # the XDG standard says to ignore relative ones
+            return xdg / "saccade"
+        home = Path.home()
+    except RuntimeError as error:
+        raise SaccadeError(f"no home folder is known here ({error}); name a folder in SACCADE_DATA.") from error
     if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "saccade"
-    return Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "saccade"
+        return Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local") / "saccade"
+    return home / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "saccade"
 
 
 def write_atomic(path: Path, content: bytes) -> None:
@@ -90,24 +97,39 @@ def unseal(path: Path) -> dict[str, Any]:
         document = json.loads(path.read_bytes())
         checksum = document.pop("sha256")
         intact = checksum == _sha(canonical(document).encode())
-    except (ValueError, KeyError, TypeError, AttributeError, SaccadeError):
+    except OSError as error:  # gone, not ours to read, or a folder
+        raise _damaged(path, f"it cannot be read: {error.strerror or error}") from error
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SaccadeError):
         intact = False
     if not intact:
-        raise DamagedFile(f"{path} is damaged (its content does not match its checksum).")
+        raise _damaged(path)
     return dict(document)
 
 
-def write_sealed(path: Path, content: bytes) -> None:
+def _damaged(path: Path, why: str = "its content does not match its checksum") -> DamagedFile:
+    return DamagedFile(
+        f"{path} is damaged ({why}); --redo-damaged of saccade run and train sets its run aside and does it again."
+    )
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise _damaged(path, f"it cannot be read: {error.strerror or error}") from error
+
+
+def sealed(content: bytes) -> bytes:
     """Bytes behind a line with their checksum."""
-    write_atomic(path, _sha(content).encode() + b"\n" + content)
+    return _sha(content).encode() + b"\n" + content
 
 
 def read_sealed(path: Path) -> bytes | None:
     if not path.exists():
         return None
-    checksum, _, content = path.read_bytes().partition(b"\n")
+    checksum, _, content = _bytes(path).partition(b"\n")
     if checksum.decode(errors="replace") != _sha(content):
-        raise DamagedFile(f"{path} is damaged (its content does not match its checksum).")
+        raise _damaged(path)
     return content
 
 
@@ -115,37 +137,19 @@ def _sha(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-@dataclass
-class Lease:
-    """The right to write one run folder. A thread renews it; `lost` says that someone else took over."""
+INSIDE = re.compile(r"(milestones/)?[A-Za-z0-9][A-Za-z0-9_.-]{0,100}")  # what done.json may list
 
-    path: Path
-    token: str
-    lost: threading.Event = field(default_factory=threading.Event)
-    _stop: threading.Event = field(default_factory=threading.Event)
 
-    def start(self) -> Lease:
-        threading.Thread(target=self._beat, daemon=True).start()
-        return self
-
-    def _beat(self) -> None:
-        while not self._stop.wait(HEARTBEAT):
-            if self._holder() != self.token:
-                self.lost.set()
-                return
-            with contextlib.suppress(OSError):
-                os.utime(self.path)
-
-    def _holder(self) -> str:
-        try:
-            return str(json.loads(self.path.read_text())["token"])
-        except (OSError, ValueError, KeyError):
-            return ""
-
-    def release(self) -> None:
-        self._stop.set()
-        if self._holder() == self.token:
-            self.path.unlink(missing_ok=True)
+def are_rows(rows: Any) -> bool:
+    """Whether this is a list of measurements: metric, value, n, and a condition."""
+    return isinstance(rows, list) and all(
+        isinstance(r, Mapping)
+        and isinstance(r.get("metric"), str)
+        and isinstance(r.get("value"), (int, float))
+        and isinstance(r.get("n"), int)
+        and isinstance(r.get("at", {}), Mapping)
+        for r in rows
+    )
 
 
 class Lab:
@@ -155,7 +159,7 @@ class Lab:
         self.root = Path(root)
 
     def open(self) -> Lab:
-        write_atomic(self.root / ".saccade", b"a saccade lab; see saccade status\n")
+        write_atomic(self.root / MARK, b"a saccade lab; see saccade status\n")
         (self.root / "runs").mkdir(exist_ok=True)
         return self
 
@@ -168,45 +172,91 @@ class Lab:
     def keys(self) -> list[str]:
         try:
             return sorted(p.name for p in (self.root / "runs").iterdir() if p.is_dir())
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
+
+    def is_there(self) -> bool:
+        """Whether this is a lab now: the mark that `open` made can be read."""
+        try:
+            return bool((self.root / MARK).read_bytes())
+        except OSError:
+            return False
+
+    def _await(self) -> None:
+        """Wait for a shared folder that has gone away. An empty mount point must not be taken for a new lab."""
+        deadline = time.monotonic() + AWAY
+        while not self.is_there():
+            if time.monotonic() > deadline:
+                raise SaccadeError(
+                    f"the lab {self.root} has gone away; what is finished is in it, and the same command goes on when "
+                    "it is back."
+                )
+            time.sleep(min(0.5, AWAY))
+
+    def _write(self, path: Path, content: bytes) -> None:
+        """As write_atomic, but when the lab goes away meanwhile, again when it is back."""
+        while True:
+            self._await()
+            try:
+                write_atomic(path, content)
+                if path.parent.parent.name != "runs":  # by its time an index sees that something in a run has changed
+                    with contextlib.suppress(OSError):
+                        os.utime(path.parent.parent)
+                return
+            except SaccadeError as error:
+                cause = error.__cause__
+                if not isinstance(cause, OSError) or cause.errno not in GONE or self.is_there():
+                    raise
 
     # -- who works on what
 
     def claim(self, run: Run, facts: Mapping[str, Any]) -> Lease | None:
-        """Take the run if nobody alive has it. The short critical section is under one lock of the lab."""
+        """Take the run if nobody alive has it. What was written to its folder before can be seen by now.
+
+        (A client of a shared folder that makes a file there learns what else has changed in it.)
+        """
         folder = self.folder(run.key)
-        with self._lock():
-            folder.mkdir(parents=True, exist_ok=True)
-            if self.holder(run.key):
-                return None
-            if not (folder / "run.json").exists():
-                write_atomic(folder / "run.json", seal({"run": plain(run), "facts": facts}))
-            token = uuid.uuid4().hex
-            body = {
-                "token": token,
-                "host": socket.gethostname(),
-                "pid": os.getpid(),
-                "since": time.time(),
-                "born": _born(os.getpid()),
-            }
-            write_atomic(folder / "lease", json.dumps(body).encode())
-        return Lease(folder / "lease", token).start()
+        taken: Lease | None = None
+        for _ in range(3):  # the folder may be set aside just now
+            self._await()
+            try:
+                folder.mkdir(exist_ok=True)
+                taken = lease.take(folder / "lease", self.is_there)
+                break
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise disk_error(error, folder / "lease") from error
+        if taken is not None:
+            try:
+                if not (folder / "run.json").exists():
+                    self._write(folder / "run.json", seal({"run": plain(run), "facts": facts}))
+                elif not (folder / "done.json").exists():
+                    self._add_facts(run.key, facts)
+            except SaccadeError:
+                taken.release()
+                raise
+        return taken
+
+    def holds(self, lease: Lease) -> bool:
+        """Whether this lease still counts; waits for a lab that has gone away."""
+        self._await()
+        return lease.held()
+
+    def _add_facts(self, key: str, facts: Mapping[str, Any]) -> None:
+        """A run that is resumed elsewhere, or with other kernels, says so: `later` has what changed on the way."""
+        document, now = self.described(key), plain(facts)
+        if now not in (document["facts"], *document.get("later", ())):
+            document["later"] = [*document.get("later", ()), now]
+            self._write(self.folder(key) / "run.json", seal(document))
 
     def holder(self, key: str) -> dict[str, Any] | None:
         """Who is alive and working on this run."""
         path = self.folder(key) / "lease"
-        try:
-            lease = json.loads(path.read_text())
-            age = time.time() - path.stat().st_mtime
-            if lease["host"] == socket.gethostname():
-                # The process id alone is not enough: ids are used again.
-                alive = lease["born"] is not None and _born(int(lease["pid"])) == lease["born"]
-            else:
-                alive = age < DEAD_AFTER
-        except (OSError, ValueError, KeyError, TypeError):
-            return None  # no lease, or one that says nothing
-        return dict(lease) if alive else None
+        sight = lease.look(path)
+        if sight is None or not lease.alive(path, sight):
+            return None
+        return sight.body or {"host": "unknown"}
 
     @contextlib.contextmanager
     def _lock(self) -> Iterator[None]:
@@ -228,20 +278,21 @@ class Lab:
 
     def log(self, key: str, event: Mapping[str, Any]) -> None:
         path = self.folder(key) / "log.jsonl"
+        self._await()
         try:
-            with open(path, "a") as out:
+            with open(path, "a", encoding="utf-8") as out:
                 out.write(json.dumps({"time": round(time.time(), 3), **event}) + "\n")
         except OSError as error:
             raise disk_error(error, path) from error
 
     def save_state(self, key: str, state: bytes) -> None:
-        write_sealed(self.folder(key) / "state.sealed", state)
+        self._write(self.folder(key) / "state.sealed", sealed(state))
 
     def load_state(self, key: str) -> bytes | None:
         return read_sealed(self.folder(key) / "state.sealed")
 
     def save_milestone(self, key: str, share: float, weights: bytes) -> None:
-        write_sealed(self._milestone(key, share), weights)
+        self._write(self._milestone(key, share), sealed(weights))
 
     def load_milestone(self, key: str, share: float) -> bytes | None:
         """Weights at a share of the budget; None when the run kept none or had stopped before."""
@@ -260,9 +311,9 @@ class Lab:
             for path in sorted((self.folder(key) / "milestones").glob("*.sealed"))
         }
         if weights is not None:
-            write_atomic(self.folder(key) / "weights.safetensors", weights)
+            self._write(self.folder(key) / "weights.safetensors", weights)
             files["weights.safetensors"] = _sha(weights)
-        write_atomic(self.folder(key) / "done.json", seal({**outcome, "files": files}))
+        self._write(self.folder(key) / "done.json", seal({**outcome, "files": files}))
         (self.folder(key) / "state.sealed").unlink(missing_ok=True)
 
     def weights(self, key: str) -> bytes:
@@ -275,9 +326,9 @@ class Lab:
             )
         if done is None or "weights.safetensors" not in done["files"]:
             raise SaccadeError(f"run {key} has no weights in {self.root}; train it first.")
-        content = path.read_bytes() if path.exists() else b""
+        content = _bytes(path)
         if _sha(content) != done["files"]["weights.safetensors"]:
-            raise DamagedFile(f"{path} is damaged (its content does not match its checksum).")
+            raise _damaged(path)
         return content
 
     # -- measurements
@@ -300,13 +351,31 @@ class Lab:
             **({"outside": outside} if outside else {}),
         }
         if each is not None:
-            write_atomic(self.folder(key) / "each" / f"{probe.key}.npz", each)
+            self._write(self.folder(key) / "each" / f"{probe.key}.npz", each)
             document["each"] = _sha(each)
-        write_atomic(self._rows(key, probe, share), seal(document))
+        self._write(self._rows(key, probe, share), seal(document))
+        self._failure(key, probe, share).unlink(missing_ok=True)
+
+    def put_failure(
+        self, key: str, probe: Probe, version: int, reason: str, share: float = 1.0, outside: str = ""
+    ) -> None:
+        """A probe that gave no rows. It belongs to the probe: what was trained and measured stays as it is."""
+        document = {"probe": probe.name, "settings": plain(probe.settings), "version": version, "reason": reason}
+        self._write(self._failure(key, probe, share), seal(document | ({"outside": outside} if outside else {})))
+
+    def failure(self, key: str, probe: Probe, share: float = 1.0) -> dict[str, Any] | None:
+        path = self._failure(key, probe, share)
+        return unseal(path) if path.exists() else None
+
+    def _failure(self, key: str, probe: Probe, share: float) -> Path:
+        return self.folder(key) / "failures" / self._rows(key, probe, share).name
 
     def rows(self, key: str, probe: Probe, share: float = 1.0) -> dict[str, Any] | None:
         path = self._rows(key, probe, share)
-        return unseal(path) if path.exists() else None
+        document = unseal(path) if path.exists() else None
+        if document is not None and not are_rows(document.get("rows")):
+            raise _damaged(path, "it holds no measurements")
+        return document
 
     def _rows(self, key: str, probe: Probe, share: float) -> Path:
         """Rows at the whole budget have the probe's name; those at a milestone carry its share."""
@@ -320,7 +389,7 @@ class Lab:
         """Measurements from elsewhere that this run lacks; returns how many."""
         missing = {name: d for name, d in documents.items() if not (self.folder(key) / "rows" / name).exists()}
         for name, document in missing.items():
-            write_atomic(self.folder(key) / "rows" / name, seal(document))
+            self._write(self.folder(key) / "rows" / name, seal(document))
         return len(missing)
 
     def adopt(
@@ -332,17 +401,18 @@ class Lab:
     ) -> None:
         """A finished run from elsewhere, without its weights; done.json last, as always."""
         with self._lock():
-            write_atomic(self.folder(key) / "run.json", seal(described))
+            self._write(self.folder(key) / "run.json", seal(described))
         self.add_rows(key, rows)
-        write_atomic(self.folder(key) / "done.json", seal(done))
+        self._write(self.folder(key) / "done.json", seal(done))
 
     # -- the whole lab
 
     def damage(self, key: str) -> list[str]:
-        """Names of the files of a run that do not match their checksums; reads every byte."""
+        """Names of the files of a run that are missing or do not match their checksums; reads every byte."""
         folder = self.folder(key)
-        bad = ["run.json"] if (folder / "done.json").exists() and not (folder / "run.json").exists() else []
-        for path in [folder / "run.json", folder / "done.json", *sorted(folder.glob("rows/*.json"))]:
+        bad = [name for name in self._required(key) if not (folder / name).exists()]
+        sealed = sorted([*folder.glob("rows/*.json"), *folder.glob("failures/*.json")])
+        for path in [folder / "run.json", folder / "done.json", *sealed]:
             if path.exists():
                 try:
                     document = unseal(path)
@@ -355,10 +425,28 @@ class Lab:
             return bad
         return [*bad, "state.sealed"]
 
+    def _required(self, key: str) -> list[str]:
+        """What a run that is done must hold besides the files that done.json lists with their checksums.
+
+        Measurements are not among them: one that is missing is measured again.
+        """
+        if not (self.folder(key) / "done.json").exists():
+            return []
+        try:
+            trained = unseal(self.folder(key) / "done.json").get("outcome") != "failed"
+        except DamagedFile:
+            trained = False  # named already, and nothing else is known of it
+        return ["run.json", *([f"rows/{TRAINING.key}.json"] if trained else [])]
+
     def _attachments(self, folder: Path, path: Path, document: Mapping[str, Any]) -> list[str]:
-        wanted = dict(document.get("files", {})) if path.name == "done.json" else {}
+        name = str(path.relative_to(folder))
+        wanted = document.get("files", {}) if path.name == "done.json" else {}
+        if not isinstance(wanted, Mapping) or not all(INSIDE.fullmatch(file) for file in wanted):
+            return [name]  # a file from elsewhere says which files it has; it may not name others than its own
+        if path.parent.name == "rows" and not are_rows(document.get("rows")):
+            return [name]
         if "each" in document:
-            wanted[f"each/{path.stem}.npz"] = document["each"]
+            wanted = {**wanted, f"each/{path.stem}.npz": document["each"]}
         if path.name == "run.json":
             try:
                 intact = Run.parse(document["run"]).key == folder.name
@@ -368,7 +456,7 @@ class Lab:
         return [
             name
             for name, checksum in wanted.items()
-            if not (folder / name).exists() or _sha((folder / name).read_bytes()) != checksum
+            if not (folder / name).is_file() or _sha(_bytes(folder / name)) != checksum
         ]
 
     def set_aside(self, key: str, why: str) -> Path:
@@ -383,10 +471,15 @@ class Lab:
         raise SaccadeError(f"{self.root / 'aside'} is crowded; empty it with saccade lab prune.")
 
     def merge(self, other: Lab, dry_run: bool = False) -> dict[str, list[str]]:
-        """Copy the finished runs of another lab that this one lacks; damaged ones are named, not copied."""
-        told: dict[str, list[str]] = {"copied": [], "already here": [], "damaged": [], "unfinished": []}
+        """Copy the finished runs of another lab that this one lacks; damaged ones are named, not copied.
+
+        Neither is one with anything in it but files and folders: a link would bring in whatever it points to.
+        """
+        told: dict[str, list[str]] = {"copied": [], "already here": [], "damaged": [], "unfinished": [], "links": []}
         for key in other.keys():  # noqa: SIM118 - a Lab is no mapping
-            if other.damage(key):
+            if not _plain_files(other.folder(key)):
+                told["links"].append(key)
+            elif other.damage(key):
                 told["damaged"].append(key)
             elif other.done(key) is None:
                 told["unfinished"].append(key)
@@ -402,7 +495,15 @@ class Lab:
 
     def _copy(self, source: Path, key: str) -> None:
         staging = self.root / f".incoming-{key}-{os.getpid()}"
-        shutil.copytree(source, staging, ignore=shutil.ignore_patterns("lease", ".*"))
+        try:
+            for path in (p for p in sorted(source.rglob("*")) if p.is_file()):
+                if path.name != "lease" and not path.name.startswith("."):
+                    target = staging / path.relative_to(source)
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(path, target, follow_symlinks=False)
+        except OSError as error:
+            shutil.rmtree(staging, ignore_errors=True)
+            raise disk_error(error, staging) from error
         with self._lock():
             if self.folder(key).exists():
                 self.folder(key).rename(staging.with_suffix(".old"))
@@ -414,27 +515,52 @@ class Lab:
             for path in sorted((other.folder(key) / kind).glob("*")):
                 target = self.folder(key) / kind / path.name
                 if not target.exists():
-                    write_atomic(target, path.read_bytes())
+                    self._write(target, path.read_bytes())
 
     def prune(self, dry_run: bool = False) -> dict[str, int]:
-        """Remove what is never read again: folders set aside, leftovers of killed writers. Bytes by path."""
+        """Remove what is never read again: folders set aside, leftovers of killed writers. Bytes by path.
+
+        Leases of the dead, states of runs that are done, and temporary files older than any write takes.
+        """
         told = {}
+        idle = [self.folder(key) for key in self.keys() if not self.holder(key)]
         doomed = [
             *self.root.glob("aside/*"),
             *self.root.glob(".incoming-*"),
-            *(p for p in self.root.glob("runs/*/.*.tmp") if not self.holder(p.parent.name)),
+            *(folder / "lease" for folder in idle),
+            *(folder / "state.sealed" for folder in idle if (folder / "done.json").exists()),
+            *(t for folder in idle for t in folder.rglob(".*.tmp")),
+            *(t for at in ("", "studies") for t in _temporary(self.root / at, deep=bool(at))),
         ]
-        for path in doomed:
+        for path in (p for p in doomed if p.exists()):
             told[str(path.relative_to(self.root))] = size_of(path)
             if not dry_run:
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+                try:
+                    shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+                except OSError as error:
+                    raise disk_error(error, path) from error
         return told
 
 
+def _temporary(folder: Path, deep: bool) -> list[Path]:
+    found = folder.rglob(".*.tmp") if deep else folder.glob(".*.tmp")
+    return [p for p in found if time.time() - p.stat().st_mtime > lease.DEAD_AFTER]
+
+
+def _plain_files(folder: Path) -> bool:
+    """Whether there is nothing below a folder but files and folders: no links, pipes or devices."""
+    return not folder.is_symlink() and all(
+        not p.is_symlink() and (p.is_file() or p.is_dir()) for p in folder.rglob("*")
+    )
+
+
 def size_of(path: Path) -> int:
-    if path.is_file():
-        return path.stat().st_size
-    return sum(p.stat().st_size for p in path.rglob("*") if p.is_file())
+    """Bytes of a file or of all files below a folder; what vanishes meanwhile counts for nothing."""
+    size = 0
+    for p in (path, *path.rglob("*")) if path.is_dir() else (path,):
+        with contextlib.suppress(OSError):
+            size += p.lstat().st_size if p.is_file() else 0
+    return size
 
 
 @contextlib.contextmanager
@@ -446,28 +572,9 @@ def locked(path: Path) -> Iterator[None]:
         yield
         return
     try:
-        handle = open(path, "a")  # noqa: SIM115 - held over the yield
+        handle = open(path, "ab")  # noqa: SIM115 - held over the yield
     except OSError as error:
         raise disk_error(error, path) from error
     with handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
-
-
-def _born(pid: int) -> float | None:
-    """When a process started, in clock ticks since boot; None when there is no such process."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-        fields = text.rpartition(")")[2].split()
-        return None if fields[0] == "Z" else float(fields[19])
-    except (OSError, IndexError, ValueError):
-        pass
-    if Path("/proc/self/stat").exists():
-        return None
-    try:  # no /proc (macOS): existence is all that can be had
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return None
-    except PermissionError:
-        pass
-    return 0.0

@@ -18,11 +18,13 @@ Series = dict[int, float]  # one number a seed
 class Table:
     """Rows are flat mappings: metric, value, n, run, arm, model, data, seed, every argument, every condition.
 
-    `gaps` lists the runs that gave no rows (diverged, failed), so that no mean hides them.
+    `gaps` lists the runs that gave no rows (diverged, failed) and `faults` the probes that gave none of a finished run,
+    so that no mean hides them.
     """
 
     rows: tuple[Record, ...] = ()
     gaps: tuple[Record, ...] = ()
+    faults: tuple[Record, ...] = ()
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -35,6 +37,7 @@ class Table:
         return Table(
             tuple(r for r in self.rows if _matches(r, where)),
             tuple(g for g in self.gaps if _matches(g, where, absent=True)),
+            tuple(f for f in self.faults if _matches(f, where, absent=True)),
         )
 
     def values(self, name: str) -> list[Any]:
@@ -61,7 +64,9 @@ class Table:
 
     def missing(self, **where: Any) -> int:
         """How many runs of this selection gave no result."""
-        return sum(_matches(g, where, absent=True) for g in self.gaps)
+        chosen = self.at(**where)
+        measured = {r["run"] for r in chosen}  # what a probe failed to give may be none of this selection
+        return len(chosen.gaps) + len({f["run"] for f in chosen.faults} - measured)
 
     def fields(self) -> list[str]:
         first = ["arm", "model", "data", "seed", "run", "metric", "value", "n"]
@@ -71,7 +76,7 @@ class Table:
         out = io.StringIO()
         writer = csv.DictWriter(out, self.fields(), lineterminator="\n", restval="")
         writer.writeheader()
-        writer.writerows({k: _cell(v) for k, v in r.items()} for r in self.rows)
+        writer.writerows({k: cell(v) for k, v in r.items()} for r in self.rows)
         return out.getvalue()
 
     def to_pandas(self) -> Any:
@@ -149,7 +154,11 @@ def gap(task: Task, why: str) -> Record:
 
 def join(tables: Iterable[Table]) -> Table:
     tables = list(tables)
-    return Table(tuple(r for t in tables for r in t.rows), tuple(g for t in tables for g in t.gaps))
+    return Table(
+        tuple(r for t in tables for r in t.rows),
+        tuple(g for t in tables for g in t.gaps),
+        tuple(f for t in tables for f in t.faults),
+    )
 
 
 def _matches(row: Record, where: Mapping[str, Any], absent: bool = False) -> bool:
@@ -168,7 +177,21 @@ def _matches(row: Record, where: Mapping[str, Any], absent: bool = False) -> boo
     return True
 
 
-def _cell(value: Any) -> Any:
+def cell(value: Any) -> Any:
+    """A value as a CSV file has it. Text that a spreadsheet would run as a formula gets a quote in front."""
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return " ".join(map(str, value))
+        value = " ".join(map(str, value))
+    if isinstance(value, str) and value[:1] in FORMULA and not _is_number(value):
+        return "'" + value
     return value
+
+
+FORMULA = {"=", "+", "-", "@", "\t", "\r"}
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -24,11 +24,14 @@ import torch
 from saccade import models, registry
 from saccade.data.fetch.sets import SETS
 from saccade.data.images import Source
+from saccade.errors import in_words
 from saccade.lab import identity, origin
-from saccade.lab.plan import TRAINING, sets_of, unmeasured
-from saccade.lab.store import Lab, Lease
+from saccade.lab.launch import parse_task
+from saccade.lab.lease import Lease
+from saccade.lab.plan import sets_of, unmeasured
+from saccade.lab.store import TRAINING, Lab
 from saccade.layers import kernels
-from saccade.spec import MILESTONES, Outcome, Probe, Row, Run, SaccadeError, Settings, Task, plain
+from saccade.spec import MILESTONES, DamagedFile, Outcome, Row, Run, SaccadeError, Task, plain
 from saccade.subjects.subject import Subject
 from saccade.training import cost, distributed
 from saccade.training.events import Done, Milestone, Step, Watch
@@ -47,20 +50,25 @@ def perform(
 ) -> Iterator[Event]:
     """Everything that the lab lacks of this task. Yields plain events; the last one says how it ended."""
     key = task.run.key
-    lease = lab.claim(task.run, environment(task.run, device))
+    try:
+        lease = lab.claim(task.run, environment(task.run, device))
+    except SaccadeError as error:
+        yield {"event": "refused", "reason": str(error)}
+        return
     if lease is None:
-        yield {"event": "busy"}
+        holder = lab.holder(key) or {}
+        yield {"event": "busy", "holder": f"process {holder.get('pid', '?')} on {holder.get('host', '?')}"}
         return
     try:
         done = lab.done(key)
         if done is None or (retry and done["outcome"] == Outcome.FAILED):
             yield from _train(lab, task.run, device, lease, stopping)
             done = lab.done(key)
-        if done is None:
-            yield {"event": "stopped"}
+        if done is None:  # not asked to stop: then another machine took the run for abandoned, and goes on with it
+            yield {"event": "stopped" if stopping() else "busy"}
             return
         if done["outcome"] == Outcome.FINISHED:
-            yield from _measure(lab, task, device, stopping)
+            yield from _measure(lab, task, device, stopping, retry)
         yield {"event": done["outcome"], "reason": done["reason"], "seconds": done["seconds"]}
     except SaccadeError as error:  # damage or a full disk: nothing about the run itself
         yield {"event": "refused", "reason": str(error)}
@@ -123,8 +131,7 @@ def _train(lab: Lab, run: Run, device: str, lease: Lease, stopping: Callable[[],
         raise
     except Exception as error:
         lab.log(run.key, {"event": "failed", "trace": traceback.format_exc()})
-        reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-        lab.finish(run.key, {"outcome": Outcome.FAILED, "reason": reason, "seconds": 0.0, "step": 0}, None)
+        lab.finish(run.key, {"outcome": Outcome.FAILED, "reason": in_words(error), "seconds": 0.0, "step": 0}, None)
 
 
 class Diary:
@@ -146,7 +153,8 @@ class Diary:
         elif isinstance(event, Milestone):
             self.lab.save_milestone(key, event.share, event.weights())
         elif isinstance(event, Done):
-            _finish(self.lab, self.run, event)
+            if self.lab.holds(self.lease):
+                _finish(self.lab, self.run, event)
             self.over = True
         else:
             now, self.over = time.monotonic(), self.stopping()
@@ -179,23 +187,35 @@ def _finish(lab: Lab, run: Run, end: Done) -> None:
     lab.log(run.key, {"event": end.outcome, "reason": end.reason})
 
 
-def _measure(lab: Lab, task: Task, device: str, stopping: Callable[[], bool]) -> Iterator[Event]:
-    """Every probe that the lab lacks, of the finished model first and then at its milestones."""
+def _measure(lab: Lab, task: Task, device: str, stopping: Callable[[], bool], retry: bool) -> Iterator[Event]:
+    """Every probe that the lab lacks, of the finished model first and then at its milestones.
+
+    A probe's failure belongs to the probe: it is kept with its reason, and the run stays finished.
+    """
+    key, failed = task.run.key, set()
     for share in (1.0, *MILESTONES):
-        missing = unmeasured(lab, task, share)
-        if not missing:
-            continue
-        subject = load(lab, task.run, device, share)
-        for probe in missing:
+        subject = None
+        for probe in (p for p in unmeasured(lab, task, share, retry) if p not in failed):
             if stopping():
                 return
-            yield {"event": "probe", "probe": probe.name}
-            data = Source(task.run.data, task.run.data_args, task.run.seed, device)
-            rows = list(registry.find("probe", probe.name)(subject, data, **probe.settings))
-            stored = [{"metric": r.metric, "value": float(r.value), "n": r.n, "at": plain(r.at)} for r in rows]
-            each = _pack_outcomes(rows) if share == 1 else None  # of a milestone only the numbers are kept
+            yield {"event": "probe", "probe": probe.name, "probe_key": probe.key, "share": share}
             version, outside = registry.card("probe", probe.name).version, identity.of_probe(probe)
-            lab.put_rows(task.run.key, probe, version, stored, each, share, outside)
+            try:
+                subject = subject or load(lab, task.run, device, share)
+                data = Source(task.run.data, task.run.data_args, task.run.seed, device)
+                rows = list(registry.find("probe", probe.name)(subject, data, **probe.settings))
+                stored = [plain({"metric": r.metric, "value": float(r.value), "n": r.n, "at": r.at}) for r in rows]
+                each = _pack_outcomes(rows) if share == 1 else None  # of a milestone only the numbers are kept
+            except DamagedFile:  # weights or data, not the probe
+                raise
+            except Exception as error:
+                reason = str(error) if isinstance(error, SaccadeError) else in_words(error)
+                lab.log(key, {"event": "probe failed", "probe": probe.name, "trace": traceback.format_exc()})
+                lab.put_failure(key, probe, version, reason, share, outside)
+                failed.add(probe)
+                yield {"event": "probe failed", "probe": probe.name, "reason": reason}
+                continue
+            lab.put_rows(key, probe, version, stored, each, share, outside)
 
 
 def _pack_outcomes(rows: Sequence[Row]) -> bytes | None:
@@ -213,7 +233,7 @@ def load(lab: Lab, run: Run, device: str = "cpu", share: float = 1.0) -> Subject
     weights = lab.weights(run.key) if share == 1 else lab.load_milestone(run.key, share)
     assert weights is not None  # asked for only where there is one
     model.load_state_dict(safetensors.torch.load(weights))
-    return Subject(model.to(device).eval(), images.mean, images.std, device)
+    return Subject(model.to(device).eval(), images.mean, images.std, device, images.classes)
 
 
 def environment(run: Run, device: str) -> dict[str, Any]:
@@ -237,11 +257,6 @@ def environment(run: Run, device: str) -> dict[str, Any]:
             if name in SETS
         },
     }
-
-
-def parse_task(values: Mapping[str, Any]) -> Task:
-    probes = tuple(Probe(p["name"], Settings(p["settings"])) for p in values["probes"])
-    return Task(Run.parse(values["run"]), probes, values["arm"])
 
 
 def follow() -> None:
@@ -268,10 +283,10 @@ def main() -> None:
     flags.add_argument("--lab", required=True)
     flags.add_argument("--device", default="cpu")
     flags.add_argument("--plugin", action="append", default=[])
-    flags.add_argument("--retry", action="store_true")
     asked = flags.parse_args()
+    lab = Lab(asked.lab)
     # Standard output carries events only; a user's model that prints must not break them.
-    out = os.fdopen(os.dup(1), "w")
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     for plugin in asked.plugin:
@@ -307,7 +322,7 @@ def main() -> None:
             distributed.give_notice(asked.device)
             distributed.join(asked.device)
             distributed.send({"plugins": asked.plugin})
-        for event in perform_together(Lab(asked.lab), tasks, asked.device, stop.is_set, asked.retry):
+        for event in perform_together(lab, tasks, asked.device, stop.is_set, order["retry"]):
             tell(event)
     if distributed.current().size > 1:
         distributed.send(None)

@@ -38,6 +38,8 @@ class ContentAttention(nn.Module):
     `transposed` is a published slip: weights of (query (a, b), key (k, l)) are those of (query (b, a), key (l, k)).
     """
 
+    position_codes = (("row_codes", -2), ("column_codes", -2))
+
     def __init__(
         self,
         dim: int,

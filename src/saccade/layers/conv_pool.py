@@ -7,6 +7,7 @@ kernel does them in one, and its backward pass visits only the quarter of places
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -19,7 +20,6 @@ from saccade.layers import kernels
 MOST = 16  # channels in or out; above, torch's own convolution wins
 LARGEST = 11  # side of a patch: the kernel keeps all weights on its stack
 SPARE = 8  # floats that the kernel may read beyond the last picture
-FARTHEST = 2**31 - 1  # the kernel counts in 32 bits
 
 
 def conv_relu_pool(layer: nn.Module, x: Tensor) -> Tensor:
@@ -49,12 +49,13 @@ def has_room(x: Tensor, weight: Tensor) -> bool:
     """Whether there is a kernel for such pictures and weights."""
     out, channels, size, _ = weight.shape
     return (
-        x.device.type == "cpu"
-        and x.dtype == weight.dtype == torch.float32
+        kernels.takes(x, weight)
+        and x.ndim == 4
+        and x.shape[1] == channels
         and max(channels, out) <= MOST
         and size <= LARGEST
         and min(x.shape[2:]) > size
-        and 0 < len(x) * x.shape[2] * x.shape[3] * MOST < FARTHEST
+        and len(x) * x.shape[2] * x.shape[3] * MOST < kernels.MOST
         and not torch.is_autocast_enabled("cpu")
         and kernels.conv_pool(channels, out, size) is not None
     )
@@ -76,9 +77,17 @@ class Native(torch.autograd.Function):
         maps = x.new_empty(r, n, (h - size + 1) // 2, (w - size + 1) // 2, out)
         where = torch.empty(maps.shape, dtype=torch.int32)
         weight, bias, kernel = weight.contiguous(), bias.contiguous(), _kernel(weight)
-        for pictures, *rest in zip(*map(_addresses, (x, turned, weight, bias, maps, where)), strict=True):
-            kernel.turn(pictures, rest[0], n, h * w, x.stride(1), x.stride(4), x.stride(2))
-            kernel.forward(*rest, n, h, w)
+        given = (
+            _addresses(turned, (r, n * h * w * _stored(c) + SPARE)),
+            _addresses(weight, (r, out, c, size, size)),
+            _addresses(bias, (r, out)),
+            _addresses(maps, maps.shape),
+            _addresses(where, maps.shape, torch.int32),
+        )
+        first, apart = kernels.address(x, (r, n, c, h, w), dense=False), x.stride(0) * x.element_size()
+        for i, each in enumerate(zip(*given, strict=True)):
+            kernel.turn(first + i * apart, each[0], n, h * w, x.stride(1), x.stride(4), x.stride(2))
+            kernel.forward(*each, n, h, w)
         ctx.save_for_backward(turned, weight, where)
         ctx.shape = x.shape
         return maps.permute(0, 1, 4, 2, 3)
@@ -91,8 +100,15 @@ class Native(torch.autograd.Function):
         grad = grad.permute(0, 1, 3, 4, 2).contiguous()
         gweight, gbias = torch.empty_like(weight), weight.new_empty(weight.shape[:2])
         gx = torch.zeros_like(turned) if ctx.needs_input_grad[0] else None
-        given = list(map(_addresses, (turned, weight, where, grad, gweight, gbias)))
-        for each in zip(*given, [None] * r if gx is None else _addresses(gx), strict=True):
+        given = [
+            _addresses(turned, (r, n * h * w * _stored(c) + SPARE)),
+            _addresses(weight, weight.shape),
+            _addresses(where, where.shape, torch.int32),
+            _addresses(grad, where.shape),
+            _addresses(gweight, weight.shape),
+            _addresses(gbias, weight.shape[:2]),
+        ]
+        for each in zip(*given, [None] * r if gx is None else _addresses(gx, turned.shape), strict=True):
             _kernel(weight).backward(*each, n, h, w)
         if gx is None:
             return None, gweight, gbias
@@ -111,7 +127,7 @@ def _kernel(weight: Tensor) -> ctypes.CDLL:
     return library
 
 
-def _addresses(t: Tensor) -> range:
+def _addresses(t: Tensor, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> range:
     """Where each net's part begins."""
-    step = max(1, t.stride(0) * t.element_size())  # of a single one it says nothing
-    return range(t.data_ptr(), t.data_ptr() + len(t) * step, step)
+    first, step = kernels.address(t, shape, dtype), t[0].numel() * t.element_size()
+    return range(first, first + len(t) * step, step)

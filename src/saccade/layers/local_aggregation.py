@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from saccade.layers import kernels
 from saccade.layers.kernels import neighbourhoods
 
 
@@ -30,7 +31,7 @@ def unfolded(x: Tensor, weights: Tensor) -> Tensor:
 
 def aggregate(x: Tensor, weights: Tensor) -> Tensor:
     """The same by shifted views: a C kernel for float32 on a CPU where one can be built, else pure torch."""
-    if x.device.type == "cpu" and x.dtype == weights.dtype == torch.float32 and neighbourhoods.aggregation():
+    if kernels.takes(x, weights) and neighbourhoods.aggregation():
         return Native.apply(x, weights)
     return Shifted.apply(x, weights)
 
@@ -99,8 +100,11 @@ class Native(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, weights: Tensor) -> Tensor:
         x, weights = x.contiguous(), weights.contiguous()
         ctx.save_for_backward(x, weights)
-        out = x.new_empty(len(x), x.shape[1], *weights.shape[3:])
-        _kernel().forward(*map(_pointer, (x, weights, out)), *_sizes(x, weights))
+        maps, around, shares, sizes = _shapes(x, weights)
+        out = x.new_empty(maps)
+        _kernel().forward(
+            kernels.address(x, around), kernels.address(weights, shares), kernels.address(out, maps), *sizes
+        )
         return out
 
     @staticmethod
@@ -109,7 +113,9 @@ class Native(torch.autograd.Function):
         x, weights = ctx.saved_tensors
         gx, gweights = torch.zeros_like(x), torch.empty_like(weights)
         grad = grad.contiguous()  # with a name, for a pointer does not keep its tensor
-        _kernel().backward(*map(_pointer, (x, weights, grad, gx, gweights)), *_sizes(x, weights))
+        maps, around, shares, sizes = _shapes(x, weights)
+        given = ((x, around), (weights, shares), (grad, maps), (gx, around), (gweights, shares))
+        _kernel().backward(*(kernels.address(t, shape) for t, shape in given), *sizes)
         return gx, gweights
 
 
@@ -119,13 +125,13 @@ def _kernel() -> ctypes.CDLL:
     return library
 
 
-def _pointer(t: Tensor) -> ctypes.c_void_p:
-    return ctypes.c_void_p(t.data_ptr())
-
-
-def _sizes(x: Tensor, weights: Tensor) -> tuple[int, ...]:
+def _shapes(x: Tensor, weights: Tensor) -> tuple[tuple[int, ...], ...]:
+    """Of the result, of maps with their rim, of weights; and the numbers that the kernel is told."""
     n, s, area, h, w = weights.shape
-    size = round(area**0.5)
-    if x.shape != (n, x.shape[1] // s * s, h + size - 1, w + size - 1):
-        raise ValueError(f"maps of shape {tuple(x.shape)} do not fit weights of shape {tuple(weights.shape)}")
-    return n, x.shape[1] // s, s, h, w, size
+    size, groups = round(area**0.5), x.shape[1] // s
+    return (
+        (n, groups * s, h, w),
+        (n, groups * s, h + size - 1, w + size - 1),
+        (n, s, size * size, h, w),
+        (n, groups, s, h, w, size),
+    )

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,6 +21,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from saccade.layers import kernels
 from saccade.layers.kernels import neighbourhoods
 from saccade.layers.local_aggregation import padded, reflected, unfolded, views
 
@@ -97,7 +100,7 @@ class PairwiseAttention(NeighbourhoodMaps):
         place = torch.mm(self.position.weight.flatten(1), places).view(-1, h, w).expand(n, -1, -1, -1)
         phi, psi = torch.cat([phi, place], 1) * scale + shift, torch.cat([psi, place], 1) * scale
         known = None if self.training else (self.norm2.running_mean, self.norm2.running_var)
-        path = _path(phi, self.inner, self.last.out_channels)
+        path = _path((phi, psi, beta), self.inner, self.last.out_channels, self.size)
         if path is Shifted:  # the kernel pads itself
             psi, beta = padded(psi, self.size), padded(beta, self.size)
         out, mean2, var2 = path.apply(
@@ -337,14 +340,15 @@ class Native(torch.autograd.Function):
         (n, t, h, w), s = phi.shape, len(last)
         run, shape = _kernel(len(mix), s), (n, h, w, size)
         psi, beta = (_pad(run, x, size) for x in (psi, beta))
+        to = _Addresses(run, *shape, len(mix), s, beta.shape[1] // s)
         average, cov = torch.empty(0), torch.empty(0)
         if known is None:
             average, cov = torch.empty(t, dtype=torch.float64), torch.empty(t, t, dtype=torch.float64)
-            run.moments(*map(_pointer, (phi, psi, average, cov)), *shape)
+            run.moments(to.phi(phi), to.psi(psi), to.sums(average, t), to.sums(cov, t, t), *shape)
         first, (mean, var), norm = norm_of(mix.double(), gain, offset, average, cov, known, eps)
         first = first.to(mix.dtype)
         out, top, part = (phi.new_empty(n, channels, h, w) for channels in (beta.shape[1], s, s))
-        run.forward(*map(_pointer, (phi, psi, beta, first, last, out, top, part)), *shape, beta.shape[1] // s)
+        run.forward(*to.maps(phi, psi, beta, first, last, out, top, part), *shape, to.groups)
         ctx.save_for_backward(phi, psi, beta, first, last, out, top, part, *norm)
         ctx.size, mean, var = size, mean.to(mix.dtype), var.to(mix.dtype)
         ctx.mark_non_differentiable(mean, var)
@@ -356,37 +360,106 @@ class Native(torch.autograd.Function):
         phi, psi, beta, first, last, out, top, part, *norm = ctx.saved_tensors
         (n, t, h, w), (s, r) = phi.shape, last.shape
         run, shape = _kernel(r, s), (n, h, w, ctx.size)
+        to = _Addresses(run, *shape, r, s, beta.shape[1] // s)
         glast, products = torch.zeros(s, r, dtype=torch.float64), torch.zeros(r, t + 1, dtype=torch.float64)
         gphi, gpsi, gbeta = (torch.zeros_like(x) for x in (phi, psi, beta))
         grad = grad.contiguous()  # with a name, for a pointer does not keep its tensor
-        maps, into = (phi, psi, beta, first, last, out, top, part, grad), (glast, products, gphi, gpsi, gbeta)
-        run.gather(*map(_pointer, maps + into), *shape, beta.shape[1] // s)
+        run.gather(
+            *to.maps(phi, psi, beta, first, last, out, top, part),
+            to.out(grad),
+            to.sums(glast, s, r),
+            to.sums(products, r, t + 1),
+            to.phi(gphi),
+            to.psi(gpsi),
+            to.beta(gbeta),
+            *shape,
+            to.groups,
+        )
         gmix, ggain, by_t = through_norm(products, n * h * w * ctx.size**2, *norm)
         if len(by_t):
-            by_t = by_t.to(first.dtype)
-            run.spread(*map(_pointer, (phi, psi, by_t, gphi, gpsi)), *shape)
+            by_t = by_t.to(first.dtype).contiguous()
+            run.spread(to.phi(phi), to.psi(psi), kernels.address(by_t, (t, t + 1)), to.phi(gphi), to.psi(gpsi), *shape)
         small = (x.to(first.dtype) for x in (gmix, ggain, products[:, t], glast))
         gpsi, gbeta = (_fold(run, x, w, ctx.size) for x in (gpsi, gbeta))
         return gphi, gpsi, gbeta, *small, None, None, None
 
 
+@dataclass(frozen=True)
+class _Addresses:
+    """Where each array of the kernel begins, after a look at its shape. Two of the channels of phi are positions."""
+
+    run: ctypes.CDLL
+    n: int
+    h: int
+    w: int
+    size: int
+    inner: int
+    shared: int
+    groups: int
+
+    def maps(
+        self,
+        phi: Tensor,
+        psi: Tensor,
+        beta: Tensor,
+        first: Tensor,
+        last: Tensor,
+        out: Tensor,
+        top: Tensor,
+        part: Tensor,
+    ) -> tuple[int, ...]:
+        return (
+            self.phi(phi),
+            self.psi(psi),
+            self.beta(beta),
+            kernels.address(first, (self.inner, self.inner + 3)),
+            kernels.address(last, (self.shared, self.inner)),
+            self.out(out),
+            kernels.address(top, (self.n, self.shared, self.h, self.w)),
+            kernels.address(part, (self.n, self.shared, self.h, self.w)),
+        )
+
+    def phi(self, x: Tensor) -> int:
+        return kernels.address(x, (self.n, self.inner + 2, self.h, self.w))
+
+    def psi(self, x: Tensor) -> int:
+        return kernels.address(x, (self.n, self.inner + 2, *_rim(self.run, self.h, self.w, self.size)))
+
+    def beta(self, x: Tensor) -> int:
+        return kernels.address(x, (self.n, self.groups * self.shared, *_rim(self.run, self.h, self.w, self.size)))
+
+    def out(self, x: Tensor) -> int:
+        return kernels.address(x, (self.n, self.groups * self.shared, self.h, self.w))
+
+    def sums(self, x: Tensor, *shape: int) -> int:
+        return kernels.address(x, shape, torch.float64)
+
+
+def _rim(run: ctypes.CDLL, h: int, w: int, size: int) -> tuple[int, int]:
+    """Height and width of a map with its rim, rows as long as the kernel wants them."""
+    return h + size - 1, run.padded_row(w, size)
+
+
 def _pad(run: ctypes.CDLL, x: Tensor, size: int) -> Tensor:
-    """As `padded`, with rows as long as the kernel wants them."""
+    """As `padded`, with longer rows."""
     x, (n, channels, h, w) = x.contiguous(), x.shape
-    out = x.new_empty(n, channels, h + size - 1, run.padded_row(w, size))
-    run.pad(_pointer(x), _pointer(out), n * channels, h, w, size)
+    out = x.new_empty(n, channels, *_rim(run, h, w, size))
+    run.pad(kernels.address(x, (n, channels, h, w)), kernels.address(out, out.shape), n * channels, h, w, size)
     return out
 
 
 def _fold(run: ctypes.CDLL, x: Tensor, w: int, size: int) -> Tensor:
     n, channels, h = *x.shape[:2], x.shape[2] - size + 1
     out = x.new_zeros(n, channels, h, w)
-    run.fold(_pointer(x), _pointer(out), n * channels, h, w, size)
+    around = kernels.address(x, (n, channels, *_rim(run, h, w, size)))
+    run.fold(around, kernels.address(out, out.shape), n * channels, h, w, size)
     return out
 
 
-def _path(x: Tensor, inner: int, shared: int) -> type[Shifted] | type[Native]:
-    native = x.device.type == "cpu" and x.dtype == torch.float32 and neighbourhoods.pairwise(inner, shared) is not None
+def _path(maps: Sequence[Tensor], inner: int, shared: int, size: int) -> type[Shifted] | type[Native]:
+    native = (
+        size <= neighbourhoods.LARGEST and kernels.takes(*maps) and neighbourhoods.pairwise(inner, shared) is not None
+    )
     return Native if native else Shifted
 
 
@@ -394,10 +467,6 @@ def _kernel(inner: int, shared: int) -> ctypes.CDLL:
     library = neighbourhoods.pairwise(inner, shared)
     assert library is not None, "_path() checks that the kernel exists before it comes here"
     return library
-
-
-def _pointer(t: Tensor) -> ctypes.c_void_p:
-    return ctypes.c_void_p(t.data_ptr())
 
 
 @functools.lru_cache(maxsize=16)

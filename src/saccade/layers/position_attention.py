@@ -204,6 +204,8 @@ class LearnedPositionAttention(nn.Module):
     x: (n, h, w, dim) -> (n, h, w, out), for grids up to `size`. A head's bias is the same for all shifts and cancels.
     """
 
+    position_codes = (("row_codes", -2), ("column_codes", -2))
+
     def __init__(
         self,
         dim: int,

@@ -13,7 +13,7 @@ import torch
 from einops import rearrange
 from torch import Tensor, nn
 
-from saccade.spec import SaccadeError, suggest
+from saccade.spec import SaccadeError
 
 Mixer = Callable[[int, int, int], nn.Module]  # width, side of the map, number of the block in its stage
 
@@ -35,14 +35,10 @@ SIZES = {
 
 def chosen(size: str, patch: int, dims: Sequence[int], depths: Sequence[int]) -> Size:
     """A named size, with what is given in its place."""
-    if size not in SIZES:
-        raise SaccadeError(suggest("size", size, SIZES))
     named = SIZES[size]
     made = Size(patch or named.patch, tuple(dims) or named.dims, tuple(depths) or named.depths)
     if len(made.dims) != len(made.depths):
         raise SaccadeError(f"dims and depths must name the same stages, not {len(made.dims)} and {len(made.depths)}.")
-    if made.patch < 1 or min(made.dims) < 1 or min(made.depths) < 1:
-        raise SaccadeError(f"patch, dims and depths must be at least 1, not {made.patch}, {made.dims}, {made.depths}.")
     return made
 
 

@@ -42,19 +42,14 @@ def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     width, tokens = q.shape[2:]
     if tokens < FEWEST:
         return dense(q, k, v)
-    fast = has_kernel(q, width, WIDEST)
+    fast = all(has_kernel(t, width, WIDEST) for t in (q, k, v))
     q = q * (LOG2_E * width**-0.5)
     return Native.apply(q, k, v) if fast else Recompute.apply(q, k, v)
 
 
 def has_kernel(x: Tensor, width: int, widest: int = WIDEST_FUSED) -> bool:
     """Whether attention on such numbers in heads of this width should run in C."""
-    return (
-        x.device.type == "cpu"
-        and x.dtype == torch.float32
-        and width <= widest
-        and kernels.short_heads(width) is not None
-    )
+    return kernels.takes(x) and width <= widest and kernels.short_heads(width) is not None
 
 
 class Recompute(torch.autograd.Function):
@@ -104,8 +99,9 @@ class Native(torch.autograd.Function):
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         ctx.tokens = q.shape[3]
         q, k, v = map(_filled_up, (q, k, v))
-        out, norm = torch.empty_like(v), q.new_empty(*q.shape[:2], q.shape[3])
-        _kernel(q).forward(*map(_pointer, (q, k, v, out, norm)), len(q) * q.shape[1], ctx.tokens)
+        out, norm = torch.empty_like(q), q.new_empty(*q.shape[:2], q.shape[3])
+        maps = (kernels.address(t, q.shape) for t in (q, k, v, out))
+        _kernel(q).forward(*maps, kernels.address(norm, norm.shape), len(q) * q.shape[1], ctx.tokens)
         ctx.save_for_backward(q, k, v, out, norm)
         return out[..., : ctx.tokens]
 
@@ -114,7 +110,9 @@ class Native(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
         q, k, v, out, norm = ctx.saved_tensors
         grad, gq, gk, gv = _filled_up(grad), torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
-        _kernel(q).backward(*map(_pointer, (q, k, v, out, norm, grad, gq, gk, gv)), len(q) * q.shape[1], ctx.tokens)
+        maps = [kernels.address(t, q.shape) for t in (q, k, v, out, grad, gq, gk, gv)]
+        maps.insert(4, kernels.address(norm, norm.shape))
+        _kernel(q).backward(*maps, len(q) * q.shape[1], ctx.tokens)
         return gq[..., : ctx.tokens], gk[..., : ctx.tokens], gv[..., : ctx.tokens]
 
 
@@ -127,10 +125,6 @@ def _kernel(q: Tensor) -> ctypes.CDLL:
     library = kernels.short_heads(q.shape[2])
     assert library is not None, "attend() checks that the kernel exists before it comes here"
     return library
-
-
-def _pointer(t: Tensor) -> ctypes.c_void_p:
-    return ctypes.c_void_p(t.data_ptr())
 
 
 def _filled_up(t: Tensor) -> Tensor:

@@ -32,6 +32,7 @@ class WindowAttention(nn.Module):
     """
 
     undecayed = ("bias",)
+    position_codes = (("bias", -1),)
 
     def __init__(
         self,

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
+from typing import Literal
 
 import torch
 from einops import rearrange
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from saccade.arguments import Width
 from saccade.registry import model
-from saccade.spec import SaccadeError, suggest
+from saccade.spec import SaccadeError
 
-PARAMETRISATIONS = ("mean_field", "default")
 BIAS = 0.1  # biases act at a tenth in mean-field nets, as in the laboratory's public code
 
 
@@ -69,11 +70,12 @@ def _channels_last(x: Tensor) -> Tensor:
 
 @model(family="cnn", dial="width")
 def basic_cnn(
-    classes: int = 10, *, width: int = 10, channels: int = 3, bias: bool = False, parametrisation: str = "mean_field"
+    classes: int = 10,
+    *,
+    width: Width = 10,
+    channels: Width = 3,
+    bias: bool = False,
+    parametrisation: Literal["mean_field", "default"] = "mean_field",
 ) -> nn.Module:
     """CNN(h): 506h² + (25c+40)h parameters for 10 classes without biases, 506h² + (25c+51)h + 10 with them."""
-    if width < 1:
-        raise SaccadeError(f"width must be at least 1, not {width}.")
-    if parametrisation not in PARAMETRISATIONS:
-        raise SaccadeError(suggest("parametrisation", parametrisation, PARAMETRISATIONS))
     return BasicCNN(classes, width, channels, bias, parametrisation)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from saccade.arguments import Depth, Width
 from saccade.layers.readout_block import class_token_attention
 from saccade.layers.short_heads import attend, has_kernel
 from saccade.registry import model
@@ -102,6 +103,8 @@ class PatchReadout(torch.autograd.Function):
 
 
 class BasicViT(nn.Module):
+    position_codes = (("positions", -2),)
+
     def __init__(self, classes: int, dim: int, heads: int, depth: int, channels: int) -> None:
         super().__init__()
         self.embed = nn.Linear(PATCH * PATCH * channels, dim)
@@ -154,10 +157,10 @@ class BasicViT(nn.Module):
 
 
 @model(family="vit", dial="dim")
-def basic_vit(classes: int = 10, *, dim: int = 128, heads: int = 1, depth: int = 1, channels: int = 3) -> nn.Module:
+def basic_vit(
+    classes: int = 10, *, dim: Width = 128, heads: Width = 1, depth: Depth = 1, channels: Width = 3
+) -> nn.Module:
     """Class-token ViT on 64 patches; 8Ld² + 11Ld + (16c+79)d + 10 parameters for 10 classes."""
-    if heads < 1 or dim % heads:
+    if dim % heads:
         raise SaccadeError(f"heads must divide dim: {heads} does not divide {dim}.")
-    if depth < 1:
-        raise SaccadeError(f"depth must be at least 1, not {depth}.")
     return BasicViT(classes, dim, heads, depth, channels)

@@ -11,6 +11,7 @@ from einops import rearrange
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from saccade.arguments import Chance, Depth, Width
 from saccade.layers.passes import Passes, switches
 from saccade.models.resnet18 import BasicBlock
 from saccade.models.shells import SIDE, grid
@@ -61,6 +62,8 @@ class ConvStemViT(nn.Module):
     With `noise` its patch is drawn anew, uniformly, at every call.
     """
 
+    position_codes = (("positions", -2),)
+
     def __init__(
         self, classes: int, passes: Passes, dim: int, side: int, stem: nn.Module, width: int, patch: int, noise: bool
     ) -> None:
@@ -88,28 +91,26 @@ class ConvStemViT(nn.Module):
 def conv_stem_vit(
     classes: int = 10,
     *,
-    heads: int = 9,
-    dim: int = 400,
-    depth: int = 6,
+    heads: Width = 9,
+    dim: Width = 400,
+    depth: Depth = 6,
     hierarchical: bool = False,
     shared: bool = False,
     frozen_keys: bool = False,
-    patch: int = 2,
-    hidden: int = 512,
+    patch: Width = 2,
+    hidden: Width = 512,
     stem: bool = True,
-    width: int = 64,
-    attention_dropout: float = 0.0,
+    width: Width = 64,
+    attention_dropout: Chance = 0.0,
     noise_class_token: bool = False,
-    channels: int = 3,
+    channels: Width = 3,
 ) -> nn.Module:
     """ViT behind the first stage of a ResNet-18 of `width` channels; 37 394 506 parameters, hierarchical 6 531 946.
 
     stem=False reads pixels (37 147 082, 6 284 522). hierarchical is shared and frozen_keys at once.
     noise_class_token is a slip of the published code.
     """
-    side = grid(patch, heads, dim, attention_dropout=attention_dropout)
-    if width < 1:
-        raise SaccadeError(f"width must be at least 1, not {width}.")
+    side = grid(patch, dim)
     one, frozen = switches(hierarchical, shared, frozen_keys)
     passes = Passes(
         lambda own: Block(dim, heads, hidden, attention_dropout, own), depth, shared=one, frozen_keys=frozen

@@ -6,15 +6,13 @@ With width 64 and stages 2-2-2-2 it is ResNet-18 (He et al. 2016).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor, nn
 
+from saccade.arguments import Depth, Range, Width
 from saccade.registry import model
-from saccade.spec import SaccadeError, suggest
-
-BLOCKS = ("v1", "v2", "v3")
-STEMS = ("cifar", "imagenet")
 
 
 def conv3(inside: int, out: int, stride: int = 1) -> nn.Conv2d:
@@ -89,18 +87,11 @@ class ConvNet(nn.Module):
 def convnet(
     classes: int = 10,
     *,
-    block: str = "v1",
-    stem: str = "cifar",
-    width: int = 64,
-    stages: Sequence[int] = (2, 2, 2, 2),
-    channels: int = 3,
+    block: Literal["v1", "v2", "v3"] = "v1",
+    stem: Literal["cifar", "imagenet"] = "cifar",
+    width: Width = 64,
+    stages: Annotated[Sequence[Depth], Range(at_least=1)] = (2, 2, 2, 2),
+    channels: Width = 3,
 ) -> nn.Module:
     """Residual ConvNet with blocks v1, v2 or v3; ResNet-18's 11 173 962 parameters (11 181 642 with its own stem)."""
-    for name, value, known in (("block", block, BLOCKS), ("stem", stem, STEMS)):
-        if value not in known:
-            raise SaccadeError(suggest(name, value, known))
-    if width < 1:
-        raise SaccadeError(f"width must be at least 1, not {width}.")
-    if not stages or min(stages) < 1:
-        raise SaccadeError(f"stages must have at least one block each, as in (2, 2, 2, 2), not {tuple(stages)}.")
     return ConvNet(classes, block, stem, width, stages, channels)

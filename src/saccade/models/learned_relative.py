@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from torch import nn
 
+from saccade.arguments import Chance, Depth, Width
 from saccade.layers.content_attention import ContentAttention
 from saccade.layers.passes import switches
 from saccade.layers.position_attention import LearnedPositionAttention
-from saccade.models.shells import Attention, encoder, grid
+from saccade.models.shells import Attention, Shell, encoder, grid
 from saccade.registry import model
 from saccade.spec import SaccadeError
 
@@ -17,21 +18,21 @@ def learned_relative(
     classes: int = 10,
     *,
     content: bool = True,
-    heads: int = 9,
-    dim: int = 400,
-    depth: int = 6,
-    shell: str = "original",
+    heads: Width = 9,
+    dim: Width = 400,
+    depth: Depth = 6,
+    shell: Shell = "original",
     hierarchical: bool = False,
     shared: bool = False,
     frozen_keys: bool = False,
-    patch: int = 2,
-    hidden: int = 512,
-    dropout: float | None = None,
-    attention_dropout: float = 0.0,
+    patch: Width = 2,
+    hidden: Width = 512,
+    dropout: Chance | None = None,
+    attention_dropout: Chance = 0.0,
     key_content: bool = True,
     value_maps: bool = False,
     transposed_content: bool = False,
-    channels: int = 3,
+    channels: Width = 3,
 ) -> nn.Module:
     """Transformer with learned relative positions, and content unless content=False; 29 484 282 parameters.
 
@@ -40,7 +41,7 @@ def learned_relative(
     Dropout as in quadratic. transposed_content is a slip of the reproduction's code: content is compared at mirrored
     pixels.
     """
-    size = grid(patch, heads, dim, dropout=dropout, attention_dropout=attention_dropout)
+    size = grid(patch, dim)
     if transposed_content and not content:
         raise SaccadeError("transposed_content needs content=True; positions alone are not compared at pixels.")
     if not key_content and not content:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 from einops import rearrange, reduce
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from saccade.arguments import Width
 from saccade.layers import stacked
 from saccade.layers.conv_pool import conv_relu_pool
 from saccade.registry import model
-from saccade.spec import SaccadeError, suggest
+from saccade.spec import SaccadeError
 
-HEADS = ("flatten", "mean", "max")
+Head = Literal["flatten", "mean", "max"]
 
 
 class Readout(nn.Module):
@@ -21,8 +23,6 @@ class Readout(nn.Module):
 
     def __init__(self, classes: int, head: str) -> None:
         super().__init__()
-        if head not in HEADS:
-            raise SaccadeError(suggest("head", head, HEADS))
         self.head = head
         self.layers = nn.Sequential(
             nn.Linear(400 if head == "flatten" else 16, 120),
@@ -69,6 +69,6 @@ class LeNet(Skeleton):
 
 
 @model(family="cnn", lockstep=True)
-def lenet(classes: int = 10, *, head: str = "flatten", channels: int = 3) -> nn.Module:
+def lenet(classes: int = 10, *, head: Head = "flatten", channels: Width = 3) -> nn.Module:
     """Two 5x5 convolutions (6, 16 channels) and three linear layers; 62 006 parameters."""
     return LeNet(nn.Conv2d(channels, 6, 5), nn.Conv2d(6, 16, 5), classes, head)

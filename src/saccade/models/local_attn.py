@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from torch import nn
 
+from saccade.arguments import Chance, Depth, Pixels, Width
 from saccade.layers.pyramid import Pyramid, chosen
 from saccade.layers.window_attention import WindowAttention
 from saccade.registry import model
@@ -16,18 +18,18 @@ from saccade.spec import SaccadeError
 def local_attn(
     classes: int = 10,
     *,
-    size: str = "mini",
-    window: int = 4,
+    size: Literal["base", "tiny", "mini"] = "mini",
+    window: Pixels = 4,
     shift: bool = True,
     shared: bool = True,
     dynamic: bool = True,
-    head_dim: int = 32,
-    patch: int = 0,
-    dims: Sequence[int] = (),
-    depths: Sequence[int] = (),
-    image: int = 32,
-    drop_path: float = 0.0,
-    channels: int = 3,
+    head_dim: Width = 32,
+    patch: Pixels = 0,
+    dims: Sequence[Width] = (),
+    depths: Sequence[Depth] = (),
+    image: Width = 32,
+    drop_path: Chance = 0.0,
+    channels: Width = 3,
 ) -> nn.Module:
     """Attention in windows with relative position bias, shifted by half a window on odd blocks if `shift`.
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from torch import nn
 
+from saccade.arguments import Chance, Depth, Pixels, Width
 from saccade.layers.depthwise import Depthwise
 from saccade.layers.pyramid import BatchNorm, Pyramid, chosen
 from saccade.registry import model
@@ -15,16 +17,16 @@ from saccade.registry import model
 def local_dw(
     classes: int = 10,
     *,
-    size: str = "base",
+    size: Literal["base", "tiny", "mini"] = "base",
     dynamic: bool = True,
-    window: int = 7,
+    window: Pixels = 7,
     shared: bool = True,
-    patch: int = 0,
-    dims: Sequence[int] = (),
-    depths: Sequence[int] = (),
-    image: int = 32,
-    drop_path: float = 0.0,
-    channels: int = 3,
+    patch: Pixels = 0,
+    dims: Sequence[Width] = (),
+    depths: Sequence[Depth] = (),
+    image: Width = 32,
+    drop_path: Chance = 0.0,
+    channels: Width = 3,
 ) -> nn.Module:
     """Depth-wise mixing in place of window attention; 160 583 178 parameters (base), static 73 332 362.
 

@@ -7,16 +7,17 @@ exactly a convolution, so no patch is ever copied out.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from einops import rearrange
 from torch import Tensor, nn
 
+from saccade.arguments import Width
 from saccade.layers import short_heads
-from saccade.models.lenet import Skeleton
+from saccade.models.lenet import Head, Skeleton
 from saccade.registry import model
-from saccade.spec import SaccadeError, suggest
-
-READINGS = ("A", "B", "C", "D", "E")
+from saccade.spec import SaccadeError
 
 
 class PatchAttention(nn.Module):
@@ -98,9 +99,12 @@ def _no_bias_yet(layer: nn.Conv2d) -> nn.Conv2d:
 
 @model(family="attention")
 def mha_lenet(
-    classes: int = 10, *, reading: str = "A", heads: int = 2, head: str = "flatten", channels: int = 3
+    classes: int = 10,
+    *,
+    reading: Literal["A", "B", "C", "D", "E"] = "A",
+    heads: Width = 2,
+    head: Head = "flatten",
+    channels: Width = 3,
 ) -> nn.Module:
     """LeNet's shape with attention over 784 and 100 patches; 68 064 parameters in reading A."""
-    if reading not in READINGS:
-        raise SaccadeError(suggest("reading", reading, READINGS))
     return Skeleton(PatchAttention(channels, 6, heads, reading), PatchAttention(6, 16, heads, reading), classes, head)

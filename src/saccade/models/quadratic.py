@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from torch import nn
 
+from saccade.arguments import Chance, Depth, Width
 from saccade.layers.passes import switches
 from saccade.layers.position_attention import QuadraticAttention
-from saccade.models.shells import encoder, grid
+from saccade.models.shells import Shell, encoder, grid
 from saccade.registry import model
 
 
@@ -15,19 +16,19 @@ def quadratic(
     classes: int = 10,
     *,
     isotropic: bool = True,
-    heads: int = 9,
-    dim: int = 400,
-    depth: int = 6,
-    shell: str = "original",
+    heads: Width = 9,
+    dim: Width = 400,
+    depth: Depth = 6,
+    shell: Shell = "original",
     hierarchical: bool = False,
     shared: bool = False,
     frozen_keys: bool = False,
-    patch: int = 2,
-    hidden: int = 512,
-    dropout: float | None = None,
-    attention_dropout: float = 0.0,
+    patch: Width = 2,
+    hidden: Width = 512,
+    dropout: Chance | None = None,
+    attention_dropout: Chance = 0.0,
     additive_centre: bool = False,
-    channels: int = 3,
+    channels: Width = 3,
 ) -> nn.Module:
     """Transformer whose heads look at a Gaussian around a learned shift; 12 086 844 parameters.
 
@@ -35,7 +36,7 @@ def quadratic(
     paper) acts on the full map. dropout None is the shell's own: .1, or none in the reproduction. hierarchical: all
     passes share one block; there are no keys to freeze. additive_centre is a slip of the reproduction's code.
     """
-    grid(patch, heads, dim, dropout=dropout, attention_dropout=attention_dropout)
+    grid(patch, dim)
     one, frozen = switches(hierarchical, shared, frozen_keys, content=False)
     return encoder(
         classes,

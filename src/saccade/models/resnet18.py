@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from saccade.arguments import Width
 from saccade.registry import model
-from saccade.spec import SaccadeError, suggest
-
-STEMS = ("cifar", "imagenet")
 
 
 class BasicBlock(nn.Module):
@@ -46,10 +46,8 @@ class ResNet18(nn.Sequential):
 
 
 @model(family="cnn", dial="width")
-def resnet18(classes: int = 10, *, stem: str = "cifar", width: int = 64, channels: int = 3) -> nn.Module:
+def resnet18(
+    classes: int = 10, *, stem: Literal["cifar", "imagenet"] = "cifar", width: Width = 64, channels: Width = 3
+) -> nn.Module:
     """Eight residual blocks of 1, 2, 4, 8 times `width` channels; 11 173 962 parameters, stem "imagenet" 11 181 642."""
-    if stem not in STEMS:
-        raise SaccadeError(suggest("stem", stem, STEMS))
-    if width < 1:
-        raise SaccadeError(f"width must be at least 1, not {width}.")
     return ResNet18(classes, stem, width, channels)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated, Literal
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from saccade.arguments import Depth, Range, Width
 from saccade.registry import model
-from saccade.spec import SaccadeError, suggest
 
-STEMS = ("imagenet", "half", "cifar")
 EXPANSION = 4
 
 
@@ -57,17 +57,13 @@ class ResNet(nn.Module):
 def resnet50(
     classes: int = 10,
     *,
-    stem: str = "imagenet",
-    width: int = 64,
-    stages: Sequence[int] = (3, 4, 6, 3),
-    channels: int = 3,
+    stem: Literal["imagenet", "half", "cifar"] = "imagenet",
+    width: Width = 64,
+    stages: Annotated[Sequence[Depth], Range(at_least=1)] = (3, 4, 6, 3),
+    channels: Width = 3,
 ) -> nn.Module:
     """Bottleneck ResNet of 3-4-6-3 blocks; 23 528 522 parameters for 10 classes.
 
     Stems: imagenet, 7x7 with stride 2 and max-pooling, a quarter of the side; half, 3x3 with stride 2; cifar, 3x3.
     """
-    if stem not in STEMS:
-        raise SaccadeError(suggest("stem", stem, STEMS))
-    if width < 1 or not stages or min(stages) < 1:
-        raise SaccadeError(f"width and every entry of stages must be at least 1, not {width} and {tuple(stages)}.")
     return ResNet(classes, stem, width, stages, channels)

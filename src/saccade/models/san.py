@@ -5,17 +5,18 @@ by Varma and Prabhu (2020). Plain torch on any device, with kernels where the CP
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from saccade.arguments import Depth, Width
 from saccade.layers.local_aggregation import scattered
 from saccade.layers.pairwise_attention import PairwiseAttention
 from saccade.layers.passes import Passes, switches
 from saccade.layers.patchwise_attention import PatchwiseAttention
 from saccade.registry import model
-from saccade.spec import SaccadeError, suggest
+from saccade.spec import SaccadeError
 
 
 @dataclass(frozen=True)
@@ -116,15 +117,15 @@ def san(
     classes: int = 10,
     *,
     pairwise: bool = True,
-    plan: str = "san10",
+    plan: Literal["san10", "san15", "san19", "truncated", "small", "tiny"] = "san10",
     hierarchical: bool = False,
     shared: bool = False,
     frozen_keys: bool = False,
     flat: bool = False,
-    depth: int = 4,
+    depth: Depth = 4,
     raw_attention: bool = False,
     one_key_map: bool = False,
-    channels: int = 3,
+    channels: Width = 3,
 ) -> nn.Module:
     """Attention over footprints with a weight vector a neighbour; SAN10 has 10.53M parameters for 1000 classes.
 
@@ -133,8 +134,6 @@ def san(
     parameters, 356 282 patchwise. flat=True alone is that form with neither. raw_attention and one_key_map are slips
     of the published hierarchical nets: attention before the norm, and the first block's keys for the second too.
     """
-    if plan not in PLANS:
-        raise SaccadeError(suggest("plan", plan, PLANS))
     one, frozen = switches(hierarchical, shared, frozen_keys)
     if one_key_map and not frozen:
         raise SaccadeError("one_key_map needs frozen_keys=True; keys that are made anew belong to their own block.")

@@ -5,7 +5,7 @@ Prabhu (2020). Pixels by space-to-depth, post-norm blocks, the mean of all token
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from einops import rearrange
 from torch import Tensor, nn
@@ -14,9 +14,9 @@ from torch.nn import functional as F
 from saccade.layers.content_attention import ContentAttention
 from saccade.layers.passes import Passes
 from saccade.layers.position_attention import LearnedPositionAttention, QuadraticAttention
-from saccade.spec import SaccadeError, suggest
+from saccade.spec import SaccadeError
 
-SHELLS = ("original", "reproduction")
+Shell = Literal["original", "reproduction"]
 SIDE = 32  # pixels; grids of learned codes are made for it
 Attention = QuadraticAttention | LearnedPositionAttention | ContentAttention
 
@@ -91,8 +91,6 @@ def encoder(
     frozen_keys: bool,
 ) -> nn.Module:
     """`make(own_keys)` gives the attention of a block. dropout None: as published, .1 and none."""
-    if shell not in SHELLS:
-        raise SaccadeError(suggest("shell", shell, SHELLS))
     drop = (0.1 if shell == "original" else 0.0) if dropout is None else dropout
     passes = Passes(
         lambda own: Block(make(own), dim, hidden, shell, drop), depth, shared=shared, frozen_keys=frozen_keys
@@ -100,13 +98,10 @@ def encoder(
     return RelativeEncoder(classes, passes, dim, patch, channels)
 
 
-def grid(patch: int, heads: int, dim: int, **shares: float | None) -> int:
-    """Tokens along a side, and a sentence for sizes that make no net."""
-    if patch < 1 or SIDE % patch:
+def grid(patch: int, dim: int) -> int:
+    """Tokens along a side, and a sentence for sizes that make no model."""
+    if SIDE % patch:
         raise SaccadeError(f"patch must divide {SIDE}, not be {patch}; 2 is the papers' and 4 is cheap.")
-    if heads < 1 or dim < 2 or dim % 2:
-        raise SaccadeError(f"heads must be at least 1 and dim even, not {heads} and {dim}.")
-    for name, share in shares.items():
-        if share is not None and not 0 <= share < 1:
-            raise SaccadeError(f"{name} must be at least 0 and below 1, not {share}.")
+    if dim % 2:
+        raise SaccadeError(f"dim must be even, not {dim}.")
     return SIDE // patch

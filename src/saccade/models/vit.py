@@ -5,17 +5,19 @@ With patch=16, dim=768, depth=12, heads=12, image=224 it has the layout of ViT-B
 
 from __future__ import annotations
 
+from typing import Annotated, Literal
+
 import torch
 from einops import rearrange
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from saccade.arguments import Chance, Depth, Range, Width
 from saccade.layers.readout_block import class_token_attention
 from saccade.registry import model
-from saccade.spec import SaccadeError, suggest
+from saccade.spec import SaccadeError
 
-BLOCKS = ("v1", "v2", "v3", "single_skip")
-READOUTS = ("class_token", "mean")
+Form = Literal["v1", "v2", "v3", "single_skip"]
 EPS = 1e-6
 
 
@@ -104,6 +106,8 @@ class Block(nn.Module):
 class ViT(nn.Module):
     """With `dense` every token goes through the last block too: the same output, and maps of every layer to look at."""
 
+    position_codes = (("positions", -2),)
+
     def __init__(
         self,
         classes: int,
@@ -161,33 +165,25 @@ class ViT(nn.Module):
 def vit(
     classes: int = 10,
     *,
-    patch: int = 4,
-    dim: int = 128,
-    depth: int = 6,
-    heads: int = 4,
-    block: str = "v1",
-    image: int = 32,
-    channels: int = 3,
-    dropout: float = 0.0,
-    attention_dropout: float = 0.0,
+    patch: Width = 4,
+    dim: Width = 128,
+    depth: Depth = 6,
+    heads: Width = 4,
+    block: Form = "v1",
+    image: Width = 32,
+    channels: Width = 3,
+    dropout: Chance = 0.0,
+    attention_dropout: Chance = 0.0,
     positions: bool = True,
-    ratio: float = 4,
-    readout: str = "class_token",
+    ratio: Annotated[float, Range(above=0, at_most=1024)] = 4,
+    readout: Literal["class_token", "mean"] = "class_token",
 ) -> nn.Module:
     """ViT with blocks v1 (pre-norm), v2 (post-norm), v3 (parallel) or single_skip; B/16 layout: 85 806 346."""
-    for name, value, known in (("block", block, BLOCKS), ("readout", readout, READOUTS)):
-        if value not in known:
-            raise SaccadeError(suggest(name, value, known))
-    if patch < 1 or image < patch or image % patch:
+    if image < patch or image % patch:
         raise SaccadeError(f"patch must divide the image's side: {patch} does not divide {image}.")
-    if heads < 1 or dim < 1 or dim % heads:
+    if dim % heads:
         raise SaccadeError(f"heads must divide dim: {heads} does not divide {dim}.")
-    if depth < 1:
-        raise SaccadeError(f"depth must be at least 1, not {depth}.")
     if round(ratio * dim) < 1:
         raise SaccadeError(f"ratio must leave the MLP at least one unit, not {ratio}.")
-    for name, share in (("dropout", dropout), ("attention_dropout", attention_dropout)):
-        if not 0 <= share < 1:
-            raise SaccadeError(f"{name} must be in [0, 1), not {share}.")
     blocks = [Block(block, dim, heads, ratio, dropout, attention_dropout) for _ in range(depth)]
     return ViT(classes, PatchEmbedding(image, patch, channels, dim), dim, blocks, dropout, positions, readout)

@@ -1,6 +1,6 @@
 """What do heads look at: fixed shifts or content, one pixel or many, near or far?   Varma and Prabhu 2021, Figs. 2 to 5
 
-Numbers in place of impressions: they are taken of the trained net and of the untrained one of the same seed.
+Numbers in place of impressions: they are taken of the trained model and of the untrained one of the same seed.
 """
 
 from __future__ import annotations
@@ -13,46 +13,56 @@ from torch import Tensor, nn
 
 from saccade import models
 from saccade.analysis.attention import entropy
+from saccade.arguments import Count
 from saccade.data.images import Source
 from saccade.layers.position_attention import QuadraticAttention, shifts
 from saccade.registry import probe
 from saccade.spec import Row, SaccadeError, Settings
-from saccade.subjects.subject import Subject, standardise
+from saccade.subjects.subject import Subject
 
 SHOWN_SEED = 0  # maps are kept of one replication only
 DECIMALS = 4
 SINGLE = 2.0  # effective pixels up to which a head singles out one
-FAR = 0.25  # of the grid's side: mean distance from which on a head looks far
+FAR = 0.25  # of the grid's side: mean distance from which on a head looks far,
+SPREAD = 0.5  # if it looks at no more than this share of the tokens: an even look is no pattern
 WIDEST = 1000.0  # condition number beyond which a head is a strip (pruning rule of the original code)
 FLATTEST = 1e-5  # largest precision below which it looks evenly
 
 
-@probe(version=1)
+@probe(version=2)
 def attention_geometry(
     subject: Subject,
     data: Source,
     *,
-    split: str = "test",
-    n: int = 50,
+    split: str = "",
+    n: Count = 50,
     model: str = "",
     args: Mapping[str, object] | None = None,
     show: bool = False,
 ) -> Iterator[Row]:
     """By layer: entropy, effective pixels, distance, positional share, kinds of heads, and the geometry of centres.
 
-    `model` and `args` say how to build the untrained net that the trained one is compared with. With `show`, seed 0
-    also keeps maps: of the middle query on the first picture and averaged over all n, and averaged over queries.
+    `model` and `args` say how to build the untrained model that the trained one is compared with. Two ingredients have
+    a number of their own: how far centres have `moved` (tokens), how much of the attention `varies` between images.
+    With `show`, seed 0 also keeps maps: of the middle query on the first image and averaged over all n, and averaged
+    over queries.
     """
-    images = data(split).head(n)
+    images = data(data.held_out(split)).head(n)
     x = images.batch(torch.arange(len(images), device=images.y.device))
     states: dict[str, nn.Module] = {"trained": subject.model}
     if model:
         built = models.build(model, images.classes, seed=data.seed, **(args or {})).to(subject.device)
         states["start"] = built.eval()
-    ready = standardise(x, subject.mean, subject.std)
+    ready = subject.prepared(x)
     centres = {state: quadratic_layers(net) for state, net in states.items()}
+    if model and centres["trained"]:
+        pairs = zip(centres["trained"], centres["start"], strict=True)
+        far = torch.cat([(now[0] - was[0]).norm(dim=1) for now, was in pairs])
+        yield _row("moved", float(far.mean()), len(far), ingredient="centres")
     for state, net in states.items():
         maps = probabilities(net, ready)
+        if state == "trained":
+            yield _row("varies", sum(map(_varying_mass, maps)) / len(maps), len(x), ingredient="content")
         for layer, p in enumerate(maps, 1):
             for name, value in of_maps(p).items():
                 yield _row(name, value, len(x), state=state, layer=layer)
@@ -66,7 +76,7 @@ def attention_geometry(
                 yield _row("centre_moved", float(moved), len(found[0]), state=state, layer=layer)
         if show and data.seed == SHOWN_SEED:
             if state == "trained":
-                yield from _pictures(maps, x)
+                yield from _shown_maps(maps, x)
             yield from drawn_centres(centres[state], state)
 
 
@@ -142,7 +152,7 @@ def of_maps(p: Tensor) -> dict[str, float]:
         "entropy": float(each.mean()),
         "distance": float(far.mean()),
         "single_heads": float((each.exp() <= SINGLE).float().mean()),
-        "far_heads": float((far >= FAR * side).float().mean()),
+        "far_heads": float(((far >= FAR * side) & (each.exp() <= SPREAD * tokens)).float().mean()),
         "positional_share": float(positional.mean()),
         "positional_heads": float((positional > 0.5).float().mean()),
         "average_positional": float(positional_share(received[:, :, None]).mean()),
@@ -159,7 +169,7 @@ def distances(side: int) -> Tensor:
 
 
 def positional_share(p: Tensor) -> Tensor:
-    """Of each head's map, how much of its departure from an even look is the same for every picture: (heads,).
+    """Of each head's map, how much of its departure from an even look is the same for every image: (heads,).
 
     Variance of the mean map over that of all maps, both around an even look. 1: position only; 0: content only.
     """
@@ -178,10 +188,15 @@ def favourite_shifts(p: Tensor) -> list[tuple[int, int]]:
     index = (by[:, None, :, None] * (2 * side - 1) + by[None, :, None, :]).reshape(-1)
     count = torch.zeros((2 * side - 1) ** 2).index_add_(0, index, torch.ones(len(index)))
     total = torch.zeros(heads, (2 * side - 1) ** 2).index_add_(1, index, p.reshape(heads, -1).float().cpu())
-    # Few queries have the longest shifts inside the picture; a mean over fewer than a quarter of them is left out.
+    # Few queries have the longest shifts inside the image; a mean over fewer than a quarter of them is left out.
     mean = torch.where(count >= tokens / 4, total / count.clamp_min(1), -1.0)
     best = mean.argmax(1)
     return [(int(b) // (2 * side - 1) - side + 1, int(b) % (2 * side - 1) - side + 1) for b in best]
+
+
+def _varying_mass(p: Tensor) -> float:
+    """How much of the attention goes elsewhere than in the mean over images: 0 for maps that no image changes."""
+    return float((p - p.mean(0)).abs().sum(-1).mean() / 2)
 
 
 def _moved_mass(before: Tensor, after: Tensor) -> float:
@@ -189,12 +204,12 @@ def _moved_mass(before: Tensor, after: Tensor) -> float:
     return float((after - before).abs().sum(-1).mean() / 2)
 
 
-def _pictures(maps: list[Tensor], x: Tensor) -> Iterator[Row]:
+def _shown_maps(maps: list[Tensor], x: Tensor) -> Iterator[Row]:
     tokens = maps[0].shape[-1]
     side = math.isqrt(tokens)
     query = (side // 2) * side + side // 2
     pixels = tuple((255 * x[0]).round().byte().flatten().tolist())
-    yield _row("looked_at", 0.0, 1, picture=pixels, query=query)
+    yield _row("looked_at", 0.0, 1, image=pixels, query=query)
     for layer, p in enumerate(maps, 1):
         for head in range(p.shape[1]):
             views = {"one": p[0, head, query], "many": p[:, head, query].mean(0), "average": p[0, head].mean(0)}
@@ -211,7 +226,7 @@ def _pictures(maps: list[Tensor], x: Tensor) -> Iterator[Row]:
 
 
 def drawn_centres(layers: list[tuple[Tensor, Tensor]], state: str, step: int = 0) -> Iterator[Row]:
-    """A row a head with its Gaussian: centre (row, column) and the precision's a, b, c."""
+    """A row per head with its Gaussian: centre (row, column) and the precision's a, b, c."""
     for layer, (centre, precision) in enumerate(layers, 1):
         for head in range(len(centre)):
             a = precision[head]

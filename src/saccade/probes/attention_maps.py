@@ -10,38 +10,43 @@ from torch import Tensor
 
 from saccade.analysis import attention
 from saccade.analysis.attention import Maps
+from saccade.arguments import Count, Label
 from saccade.data.images import Images, Source
 from saccade.registry import probe
 from saccade.spec import Row, Settings
-from saccade.subjects.subject import Subject, standardise
+from saccade.subjects.subject import Subject
 
-SHOWN_SEED = 0  # pictures are kept of one replication only
+SHOWN_SEED = 0  # images are kept of one replication only
 DECIMALS = 5
 
 
-@probe(version=1)
+@probe(version=2)
 def attention_maps(
     subject: Subject,
     data: Source,
     *,
-    split: str = "test",
-    n: int = 500,
-    show: Sequence[int] = (),
+    split: str = "",
+    n: Count = 500,
+    show: Sequence[Label] = (),
     means: bool = False,
     eight: bool = False,
 ) -> Iterator[Row]:
     """Entropy by layer and head; effective patches, share on the middle and on ink, of the last layer and of rollout.
 
-    Of seed 0 also the pictures with their maps: the first one of each class in `show`, their class means if `means`,
-    and a made-up 8 if `eight`.
+    `map_difference` is the attention that an image moves from the mean map over images (total variation, mean over
+    heads of the last layer): 0 when every image is looked at alike. Of seed 0 also the images with their maps: the
+    first one of each class in `show`, their class means if `means`, and a made-up 8 if `eight`.
     """
-    images = data(split).head(n)
+    images = data(data.held_out(split)).head(n)
     x = images.batch(torch.arange(len(images), device=images.y.device))
     found = _maps(subject, x)
     for layer, (grid, kept) in enumerate(zip(found.layers, found.kept, strict=True), 1):
         for head, value in enumerate(attention.entropy(grid).mean(0).tolist(), 1):
             yield _row("entropy", value, len(x), layer=layer, head=head)
         yield _row("kept", float(kept.mean()), len(x), layer=layer)
+    last = found.layers[-1]
+    moved = float((last - last.mean(0)).abs().sum((-2, -1)).mean()) / 2
+    yield _row("map_difference", moved, len(x), ingredient="content")
     side = found.last.shape[-1]
     grey, two = x.shape[1] == 1, images.classes == 2
     ink = attention.ink_mask(x, side) if grey else None
@@ -61,11 +66,11 @@ def attention_maps(
         for name, value in values.items():
             yield _row(name, value, len(x), view=view)
     if data.seed == SHOWN_SEED:
-        yield from _pictures(subject, images, x, found, show, means, eight)
+        yield from _images(subject, images, x, found, show, means, eight)
 
 
 def _maps(subject: Subject, x: Tensor) -> Maps:
-    return attention.maps(subject.model, standardise(x, subject.mean, subject.std))
+    return attention.maps(subject.model, subject.prepared(x))
 
 
 def _difference(images: Images, side: int) -> Tensor:
@@ -83,7 +88,7 @@ def _difference(images: Images, side: int) -> Tensor:
     return mask.view(side, side)
 
 
-def _pictures(
+def _images(
     subject: Subject, images: Images, x: Tensor, found: Maps, show: Sequence[int], means: bool, eight: bool
 ) -> Iterator[Row]:
     said = subject.logits(x).argmax(1)
@@ -92,7 +97,7 @@ def _pictures(
         if not len(mine):
             continue
         one = int(mine[0])
-        yield _picture("instance", label, x[one], found.last[one], found.rollout[one], said=int(said[one]))
+        yield _image("instance", label, x[one], found.last[one], found.rollout[one], said=int(said[one]))
         if label == show[0]:
             for layer, grid in enumerate(found.layers, 1):
                 for head in range(grid.shape[1]):
@@ -105,14 +110,14 @@ def _pictures(
                         map=_rounded(grid[one, head]),
                     )
         if means:
-            yield _picture(
+            yield _image(
                 "class mean", label, x[mine].mean(0), found.last[mine].mean(0), found.rollout[mine].mean(0), n=len(mine)
             )
     if eight:
         drawn = torch.from_numpy(draw_eight())[None, None].to(x)
         drawn = drawn.expand(-1, x.shape[1], -1, -1)
         seen = _maps(subject, drawn)
-        yield _picture(
+        yield _image(
             "made-up 8", -1, drawn[0], seen.last[0], seen.rollout[0], said=int(subject.logits(drawn).argmax(1))
         )
 
@@ -127,15 +132,15 @@ def draw_eight(size: int = 32) -> np.ndarray:
     return drawn
 
 
-def _picture(shown: str, label: int, image: Tensor, last: Tensor, rolled: Tensor, n: int = 1, said: int = -1) -> Row:
+def _image(shown: str, label: int, image: Tensor, last: Tensor, rolled: Tensor, n: int = 1, said: int = -1) -> Row:
     pixels = (255 * image).round().byte().flatten().tolist()
     return _row(
-        "picture",
+        "image",
         float(said),
         n,
         shown=shown,
         label=int(label),
-        picture=tuple(pixels),
+        image=tuple(pixels),
         map=_rounded(last),
         rollout=_rounded(rolled),
     )

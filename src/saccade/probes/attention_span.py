@@ -8,29 +8,31 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from saccade.arguments import Count
 from saccade.data.images import Source
 from saccade.registry import probe
 from saccade.spec import Row, SaccadeError, Settings
 from saccade.subjects.attention import AttentionLayer, capture
-from saccade.subjects.subject import Subject, standardise
+from saccade.subjects.subject import Subject
 
 PART = 8  # images per forward pass: maps are large
 
 
 @probe(version=1)
-def attention_span(subject: Subject, data: Source, *, split: str = "test", n: int = 32) -> Iterator[Row]:
+def attention_span(subject: Subject, data: Source, *, split: str = "", n: Count = 32) -> Iterator[Row]:
     """Entropy (0: one key, 1: all alike) and distance (in sides of the image) of attention, by layer and over layers.
 
     Distance is between the places of query and key, weighted by attention; beside it, what looking at all keys alike
     would give. Layers whose tokens are no grid have no distance, and are counted.
     """
+    split = data.held_out(split)
     images = data(split).head(n)
     entropies: dict[int, list[Tensor]] = {}
     distances: dict[int, list[Tensor]] = {}
     names: dict[int, tuple[str, int, float]] = {}
     for start in range(0, len(images), PART):
         index = torch.arange(start, min(start + PART, len(images)), device=images.y.device)
-        x = standardise(images.batch(index), subject.mean, subject.std)
+        x = subject.prepared(images.batch(index))
         for i, layer in enumerate(capture(subject.model, x).layers, 1):
             entropies.setdefault(i, []).append(entropy(layer))
             names[i] = (layer.name, layer.heads, float("nan"))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
 from saccade import rng
+from saccade.arguments import Count
 from saccade.data import changes, pixels
 from saccade.data.folder import Masked
 from saccade.data.images import Images, Pasted, Source
@@ -20,12 +22,13 @@ SHOWN = ("original", "own", "foreign", "none")
 
 
 @probe(version=1)
-def background_reliance(subject: Subject, data: Source, *, split: str = "test", n: int = 1000) -> Iterator[Row]:
+def background_reliance(subject: Subject, data: Source, *, split: str = "", n: Count = 1000) -> Iterator[Row]:
     """Accuracy with the object on its background, on one of its own class, on one of another class, and on none.
 
     The gap is own minus foreign, image by image. `follows_background` is how often, on a foreign background, the answer
     is the class that the background came from. None is the data's mean colour. Data with masks or pasted objects only.
     """
+    split = data.held_out(split)
     images = data(split).head(n)
     if not isinstance(images, (Pasted, Masked)):
         raise SaccadeError(
@@ -47,7 +50,7 @@ def background_reliance(subject: Subject, data: Source, *, split: str = "test", 
                 data,
                 split,
                 n,
-                lambda x, index, show=show: composed(images, index, donors.get(show)),
+                functools.partial(_compose, images, donors.get(show)),
                 background=show,
             )
         )
@@ -81,3 +84,7 @@ def _background(images: Images, index: Tensor) -> Tensor:
     bare = (1 - mask).sum((2, 3), keepdim=True)
     mean = (x * (1 - mask)).sum((2, 3), keepdim=True) / bare.clamp_min(1)
     return (1 - mask) * x + mask * mean
+
+
+def _compose(images: Pasted | Masked, behind: Tensor | None, x: Tensor, index: Tensor) -> Tensor:
+    return composed(images, index, behind)

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from saccade.arguments import Count
 from saccade.data.images import Source
 from saccade.registry import probe
-from saccade.spec import Row, SaccadeError, Settings
+from saccade.spec import Row, Settings
 from saccade.subjects import answers
 from saccade.subjects.subject import Subject
 
@@ -16,13 +17,12 @@ TINY = 1e-12  # a probability below this counts as this in the log
 
 
 @probe(version=1)
-def calibration(subject: Subject, data: Source, *, split: str = "test", n: int = 1000, bins: int = 15) -> Iterator[Row]:
+def calibration(subject: Subject, data: Source, *, split: str = "", n: Count = 1000, bins: Count = 15) -> Iterator[Row]:
     """Expected calibration error in bins of equally many images, over-confidence, Brier score, and log loss.
 
     Over-confidence is mean confidence minus accuracy. Each bin is a row: its mean confidence and its accuracy.
     """
-    if bins < 1:
-        raise SaccadeError(f"calibration needs at least one bin, not {bins}.")
+    split = data.held_out(split)
     y = data(split).head(n).y.cpu().numpy()
     p = answers.logits(subject, data, split, n).double().softmax(1).numpy()
     confidence, right = p.max(1), p.argmax(1) == y

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from saccade import models
+from saccade.arguments import Count
 from saccade.data.images import Source
 from saccade.probes.attention_geometry import SHOWN_SEED, drawn_centres, quadratic_layers
 from saccade.registry import probe
@@ -16,7 +17,7 @@ from saccade.subjects.subject import Subject
 from saccade.training import events, loop
 
 
-@probe(version=1, milestones=False)
+@probe(version=2, milestones=False)
 def centres_in_training(
     subject: Subject,
     data: Source,
@@ -24,11 +25,11 @@ def centres_in_training(
     model: str = "",
     args: Mapping[str, Any] | None = None,
     recipe: Mapping[str, Any] | None = None,
-    looks: int = 3,
+    looks: Count = 3,
 ) -> Iterator[Row]:
     """Of seed 0, the training once more with `looks` at the centres on the way, evenly spaced and the end included.
 
-    Training is the same bit for bit on a CPU, so the last look is at the trained net itself; elsewhere this is said.
+    Training is the same bit for bit on a CPU, so the last look is at the trained model itself; elsewhere this is said.
     """
     if data.seed != SHOWN_SEED:
         return
@@ -39,7 +40,7 @@ def centres_in_training(
     at = {round(how.steps * (i + 1) / looks) for i in range(looks)}
     for event in loop.fit(net, data, how):
         if isinstance(event, events.Step) and event.step in at:
-            yield from drawn_centres(quadratic_layers(net), f"{event.step * how.batch} pictures", event.step)
+            yield from drawn_centres(quadratic_layers(net), f"{event.step * how.batch:,} images", event.step)
     pairs = zip(quadratic_layers(net), quadratic_layers(subject.model), strict=True)
     same = all(torch.equal(a, b) for one, other in pairs for a, b in zip(one, other, strict=True))
     yield Row("same_as_trained", float(same), 1)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
 
 from saccade.analysis import convolution
 from saccade.analysis.convolution import ShiftAttention
+from saccade.arguments import AnyCount, Count, Range
 from saccade.data.images import Images, Source
 from saccade.registry import probe
 from saccade.spec import Recipe, Row, Settings
@@ -22,21 +24,21 @@ def conversion(
     subject: Subject,
     data: Source,
     *,
-    split: str = "test",
-    n: int = 1000,
-    steps: int = 40,
-    batch: int = 32,
-    lr: float = 1e-3,
-    alphas: Sequence[float] = (0.0, 3.0),
+    split: str = "",
+    n: Count = 1000,
+    steps: AnyCount = 40,
+    batch: Count = 32,
+    lr: Annotated[float, Range(above=0)] = 1e-3,
+    alphas: Sequence[Annotated[float, Range(at_least=0)]] = (0.0, 3.0),
 ) -> Iterator[Row]:
-    """A trained convolution net with attention in place of its convolutions: before and after training on.
+    """A trained convolution model with attention in place of its convolutions: before and after training on.
 
     Largest difference of logits, share of equal answers and accuracy right after; then, `steps` of AdamW later,
     how far centres are from the whole-pixel grid and from their start, how wide heads are, how far the layers are
     from the nearest convolution. alpha 0 is the exact construction, through which almost no gradient reaches the
-    centres; a small alpha leaves them room to move. Beside them the convolution net itself is trained on.
+    centres; a small alpha leaves them room to move. Beside them the convolution model itself is trained on.
     """
-    images = data(split).head(n)
+    images = data(data.held_out(split)).head(n)
     said = _answers(subject, images)
     recipe = Recipe(images=steps * batch, batch=batch, optimizer="adamw", lr=lr, watch=0)
     nets: dict[str, nn.Module] = {"convolution": copy.deepcopy(subject.model)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import Annotated
 
 import torch
 from einops import rearrange
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 
 from saccade import rng
 from saccade.analysis import convolution
+from saccade.arguments import Count, Range, Width
 from saccade.data.images import Source
 from saccade.layers.content_attention import ContentAttention
 from saccade.layers.position_attention import LearnedPositionAttention, QuadraticAttention, product
@@ -27,13 +29,13 @@ def convolution_theorem(
     subject: Subject,
     data: Source,
     *,
-    kernels: Sequence[int] = (1, 2, 3, 4, 5),
-    trials: int = 3,
-    alphas: Sequence[float] = (1, 2, 5, 10, 20, 40),
+    kernels: Sequence[Width] = (1, 2, 3, 4, 5),
+    trials: Count = 3,
+    alphas: Sequence[Annotated[float, Range(above=0)]] = (1, 2, 5, 10, 20, 40),
 ) -> Iterator[Row]:
     """Errors of random convolutions made into attention, leakage of a head by alpha, and which maps are products.
 
-    Nothing is asked of the trained net: these are identities, checked with random weights.
+    Nothing is asked of the trained model: these are identities, checked with random weights.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(rng.seed_of(data.seed, "theorem"))

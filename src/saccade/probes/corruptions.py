@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Literal
 
 from saccade import rng
+from saccade.arguments import Count
 from saccade.data import changes
 from saccade.data.images import Source
 from saccade.registry import probe
-from saccade.spec import Row, SaccadeError, suggest
+from saccade.spec import Row
 from saccade.subjects import answers
 from saccade.subjects.subject import Subject
-
-STRENGTHS = (1, 2, 3, 4, 5)
 
 
 @probe(version=1)
@@ -20,24 +20,21 @@ def corruptions(
     subject: Subject,
     data: Source,
     *,
-    split: str = "test",
-    n: int = 1000,
-    kinds: Sequence[str] = ("noise", "blur", "contrast", "pixelate"),
-    strengths: Sequence[int] = (1, 2, 3, 4, 5),
+    split: str = "",
+    n: Count = 1000,
+    kinds: Sequence[Literal["noise", "blur", "contrast", "pixelate"]] = ("noise", "blur", "contrast", "pixelate"),
+    strengths: Sequence[Literal[1, 2, 3, 4, 5]] = (1, 2, 3, 4, 5),
 ) -> Iterator[Row]:
     """Accuracy and kept answers on a ladder of corruptions, five strengths each, and the mean over all rungs.
 
     The mean over rungs is taken image by image, so that its interval is one over images.
     """
+    split = data.held_out(split)
     images = data(split).head(n)
     y, before = images.y.cpu(), answers.said(subject, data, split, n)
     right, kept = [], []
     for kind in kinds:
-        if kind not in changes.CORRUPTIONS:
-            raise SaccadeError(suggest("corruption", kind, changes.CORRUPTIONS))
         for strength in strengths:
-            if strength not in STRENGTHS:
-                raise SaccadeError(f"a corruption has the strengths 1 to 5, not {strength}.")
 
             def change(x, index, kind=kind, strength=strength):  # type: ignore[no-untyped-def]
                 draw = rng.stream(data.seed, "corruptions", kind, strength, int(index[0]))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from torch import Tensor
 
 from saccade import rng
+from saccade.arguments import Count
 from saccade.data import changes
 from saccade.data.images import Source
 from saccade.registry import probe
@@ -16,12 +17,13 @@ from saccade.subjects.subject import Subject
 
 
 @probe(version=1)
-def cue_conflict(subject: Subject, data: Source, *, split: str = "test", n: int = 1000) -> Iterator[Row]:
+def cue_conflict(subject: Subject, data: Source, *, split: str = "", n: Count = 1000) -> Iterator[Row]:
     """How often the answer follows the phases of one image, and how often the amplitudes of another of another class.
 
     Phases hold where edges are (shape), amplitudes how much of each frequency there is (texture). Shape bias is the
     share of shape among the answers that follow one of the two.
     """
+    split = data.held_out(split)
     images = data(split).head(n)
     y = images.y.cpu()
     other = changes.partners(y, False, rng.stream(data.seed, "cue_conflict"))

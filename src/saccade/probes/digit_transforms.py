@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import Annotated
 
 import numpy as np
 import torch
 
 from saccade import rng
+from saccade.arguments import Count, Range
 from saccade.data import pixels
 from saccade.data.images import Pasted, Source
 from saccade.registry import probe
@@ -22,10 +24,10 @@ def digit_transforms(
     data: Source,
     *,
     split: str = "ood",
-    n: int = 1000,
+    n: Count = 1000,
     translation: Sequence[float] = (0, 1, 2, 3, 4, 5),
     rotation: Sequence[float] = (0, 10, 20, 30, 40, 50),
-    scale: Sequence[float] = (1, 0.9, 0.8, 0.75, 0.7, 0.6, 0.5),
+    scale: Sequence[Annotated[float, Range(above=0)]] = (1, 0.9, 0.8, 0.75, 0.7, 0.6, 0.5),
 ) -> Iterator[Row]:
     """Accuracy when the ink is translated (pixels, random direction), rotated (degrees, both ways) or shrunk."""
     images = data(split).head(n)

@@ -1,17 +1,19 @@
-"""Do layers move with the picture, and is the answer left alone?   Lehnhausen et al. 2025, Question 2, with numbers"""
+"""Do layers move with the image, and is the answer left alone?   Lehnhausen et al. 2025, Question 2, with numbers"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from typing import Annotated, Literal
 
 import torch
 
 from saccade.analysis.equivariance import Move, measure, untrained
+from saccade.arguments import Count, Range
 from saccade.data.images import Source
 from saccade.registry import probe
 from saccade.spec import Row, Settings
-from saccade.subjects.subject import Subject, standardise
+from saccade.subjects.subject import Subject
 
 
 @probe(version=1)
@@ -19,28 +21,28 @@ def equivariance(
     subject: Subject,
     data: Source,
     *,
-    split: str = "test",
-    n: int = 32,
+    split: str = "",
+    n: Count = 32,
     layers: Sequence[str] = (),
-    scopes: Sequence[str] = ("network", "alone"),
+    scopes: Sequence[Literal["network", "alone"]] = ("network", "alone"),
     shift: Sequence[float] = (1, 4, 0.5),
     padded_shift: Sequence[float] = (1, 4),
     rotate: Sequence[float] = (90, 15),
-    scale: Sequence[float] = (0.9,),
+    scale: Sequence[Annotated[float, Range(above=0)]] = (0.9,),
     flip: bool = True,
     permute: bool = True,
     lie: bool = True,
-    regions: Sequence[str] = ("whole", "interior"),
+    regions: Sequence[Literal["whole", "interior"]] = ("whole", "interior"),
     fresh: bool = False,
-    precision: str = "float64",
+    precision: Literal["float64", "float32"] = "float64",
 ) -> Iterator[Row]:
     """Equivariance and invariance errors of every layer and of the output, as trained and, if `fresh`, reset.
 
-    0: no difference; 1: the distance between two pictures' maps. `largest` is the greatest difference in units of the
+    0: no difference; 1: the distance between two images' maps. `largest` is the greatest difference in units of the
     map. Layers are named as in the model, with * and ?; those that give no map are counted, with their names.
     """
-    images = data(split).head(n)
-    x = standardise(images.batch(torch.arange(len(images), device=images.y.device)), subject.mean, subject.std)
+    images = data(data.held_out(split)).head(n)
+    x = subject.prepared(images.batch(torch.arange(len(images), device=images.y.device)))
     moves = [
         Move(kind, float(amount))
         for kind, amounts in (("shift", shift), ("padded_shift", padded_shift), ("rotate", rotate), ("scale", scale))

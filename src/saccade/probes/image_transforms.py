@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
 from saccade import rng
+from saccade.arguments import Count, Range
 from saccade.data import changes, pixels
 from saccade.data.images import Images, Source
 from saccade.registry import probe
@@ -21,17 +23,18 @@ def image_transforms(
     subject: Subject,
     data: Source,
     *,
-    split: str = "test",
-    n: int = 1000,
+    split: str = "",
+    n: Count = 1000,
     translation: Sequence[float] = (0.03125, 0.0625, 0.125, 0.25),
     rotation: Sequence[float] = (5, 15, 30, 45, 90),
-    scale: Sequence[float] = (1.5, 1.25, 0.8, 0.6, 0.4),
+    scale: Sequence[Annotated[float, Range(above=0)]] = (1.5, 1.25, 0.8, 0.6, 0.4),
 ) -> Iterator[Row]:
     """Accuracy, and how often the answer stays as it was, after a shift, a turn or a change of size of the whole image.
 
     A shift is a share of the side, in whole pixels, up, down, left or right by a draw per image; a turn is in degrees,
     one way or the other; a scale below 1 shrinks. The data's mean colour comes in.
     """
+    split = data.held_out(split)
     images = data(split).head(n)
     before = answers.said(subject, data, split, n)
     for name, severities in (("translation", translation), ("rotation", rotation), ("scale", scale)):

@@ -1,4 +1,4 @@
-"""How long does one picture take?   Varma and Prabhu 2021, Table 3"""
+"""How long does one image take?   Varma and Prabhu 2021, Table 3"""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from saccade import models
+from saccade.arguments import Count
 from saccade.data.images import Source
 from saccade.registry import probe
 from saccade.spec import Row, Settings
@@ -21,16 +22,16 @@ ENOUGH = 1.5  # seconds of one form of a pair, after which no more repeats are m
 FEWEST = 3
 
 
-@probe(version=1, milestones=False)
+@probe(version=2, milestones=False)
 def inference_time(
-    subject: Subject, data: Source, *, pairs: Sequence[Mapping[str, Any]] = (), repeats: int = 300
+    subject: Subject, data: Source, *, pairs: Sequence[Mapping[str, Any]] = (), repeats: Count = 300
 ) -> Iterator[Row]:
-    """Milliseconds a picture at batch 1, in turns for the two forms of each pair (family, size, model, sa, ha).
+    """Milliseconds per image at batch 1, in turns for the two forms of each pair (family, size, model, sa, ha).
 
-    Untrained nets of this seed, on the same picture; the median of the repeats, of which slow nets make fewer. In
+    Untrained models of this seed, on the same image; the median of the repeats, of which slow models make fewer. In
     turns, so that whatever else the machine does meets both.
     """
-    images = data("test").head(1)
+    images = data(data.held_out()).head(1)
     x = standardise(images.batch(torch.arange(1, device=images.y.device)), subject.mean, subject.std)
     for pair in pairs:
         nets = [
@@ -39,13 +40,15 @@ def inference_time(
         ]
         found = alternate(nets, x, repeats)
         for form, net, seconds in zip(FORMS, nets, found, strict=True):
-            at = Settings(family=pair["family"], size=pair["size"], form=form.upper())
+            at = Settings(
+                family=pair["family"], size=pair["size"], form=form.upper(), device=subject.device.partition(":")[0]
+            )
             yield Row("milliseconds", 1000 * statistics.median(seconds), len(seconds), at)
             yield Row("timed_parameters", models.parameters(net), 1, at)
 
 
 def alternate(nets: Sequence[nn.Module], x: Tensor, repeats: int) -> list[list[float]]:
-    """Seconds of each net's answers, taken in turns."""
+    """Seconds of each model's answers, taken in turns."""
     found: list[list[float]] = [[] for _ in nets]
     with torch.no_grad():
         for net in nets:

@@ -1,38 +1,41 @@
-"""What do the pictures look like on which local structure is tested? A few of each."""
+"""What do the images look like on which local structure is tested? A few of each."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from saccade import rng
-from saccade.data.images import Images, Source
-from saccade.data.mosaic import mosaic
-from saccade.data.small_object import small_object
+from saccade.arguments import Count, Width
+from saccade.data.images import AnySet, Images, Source
+from saccade.data.mosaic import Route, mosaic
+from saccade.data.small_object import ObjectShare, small_object
 from saccade.probes.patch_shuffle import shuffled
 from saccade.probes.top_k_matching import drawn_from
 from saccade.registry import probe
 from saccade.spec import Row, Settings
 from saccade.subjects.subject import Subject
 
-SIDE = 32  # of the stored pictures, whatever the size that the model takes
+SIDE = 32  # of the stored images, whatever the size that the model takes
 
 
-@probe(version=1, milestones=False)
+@probe(version=2, milestones=False)
 def local_pictures(
     subject: Subject,
     data: Source,
     *,
-    n: int = 6,
-    scales: Sequence[float] = (1.0, 0.5, 0.25),
+    n: Count = 6,
+    scales: Sequence[ObjectShare] = (1.0, 0.5, 0.25),
+    canvases: Sequence[Width] = (64,),
     backdrop: str = "procedural_textures",
-    grids: Sequence[int] = (2, 4),
-    route: str = "clean",
-    of: str = "",
+    grids: Sequence[Width] = (2, 4),
+    route: Route = "clean",
+    of: AnySet | Literal[""] = "",
 ) -> Iterator[Row]:
-    """The first n mosaics, small objects at each scale, and pictures with shuffled squares, as pixels in rows."""
+    """The first n mosaics, objects at each scale and canvas, and images with shuffled squares, as pixels in rows."""
     name = drawn_from(data, of)
     images = mosaic("test", seed=data.seed, of=name, n=n, size=SIDE, route=route)
     for i, x in enumerate(_all(images)):
@@ -43,7 +46,13 @@ def local_pictures(
         )
         for i, x in enumerate(_all(pasted)):
             yield _row(f"object, scale {scale:g}", i, x, labels=(int(pasted.y[i]),))
-    plain = data("test").head(n)
+    for canvas in canvases:
+        pasted = small_object(
+            "test", seed=data.seed, of=name, n=n, scale=SIDE / canvas, backdrop=backdrop, size=canvas, route=route
+        )
+        for i, x in enumerate(_all(pasted)):
+            yield _row(f"object, native on {canvas} x {canvas}", i, x, labels=(int(pasted.y[i]),))
+    plain = data(data.held_out()).head(n)
     x = _all(plain)
     for grid in grids:
         draw = rng.stream(data.seed, "patch_shuffle", grid)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -9,6 +10,7 @@ from einops import rearrange
 from torch import Tensor
 
 from saccade import rng
+from saccade.arguments import Count, Width
 from saccade.data.images import Source
 from saccade.registry import probe
 from saccade.spec import Row, SaccadeError
@@ -18,12 +20,13 @@ from saccade.subjects.subject import Subject
 
 @probe(version=1)
 def patch_shuffle(
-    subject: Subject, data: Source, *, split: str = "test", n: int = 1000, grids: Sequence[int] = (1, 2, 4, 8)
+    subject: Subject, data: Source, *, split: str = "", n: Count = 1000, grids: Sequence[Width] = (1, 2, 4, 8)
 ) -> Iterator[Row]:
     """Accuracy after the squares of a g x g grid have been shuffled, and how often the answer stays as it was.
 
     A bag of local features does not notice; grid 1 is the picture as it is.
     """
+    split = data.held_out(split)
     images = data(split).head(n)
     before, y = answers.said(subject, data, split, n), images.y.cpu()
     for grid in grids:
@@ -34,7 +37,7 @@ def patch_shuffle(
             data,
             split,
             n,
-            lambda x, index, order=order, grid=grid: shuffled(x, order[index], grid),
+            functools.partial(_shuffle, order, grid),
             patch_shuffle=grid,
         )
         yield Row.mean("shuffled_accuracy", (said == y).numpy(), grid=grid)
@@ -52,3 +55,7 @@ def shuffled(x: Tensor, order: Tensor, grid: int) -> Tensor:
     squares = rearrange(x, "n c (a h) (b w) -> n (a b) c h w", a=grid, b=grid)
     squares = squares[torch.arange(len(x), device=x.device)[:, None], order]
     return rearrange(squares, "n (a b) c h w -> n c (a h) (b w)", a=grid, b=grid)
+
+
+def _shuffle(order: Tensor, grid: int, x: Tensor, index: Tensor) -> Tensor:
+    return shuffled(x, order[index], grid)

@@ -1,4 +1,4 @@
-"""How many parameters does a net have when it is built?"""
+"""How many parameters does a model have when it is built?"""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from saccade.subjects.subject import Subject
 
 @probe(version=1, milestones=False)
 def sizes(subject: Subject, data: Source, *, nets: Sequence[Mapping[str, Any]] = ()) -> Iterator[Row]:
-    """Parameters of each of `nets` (net, model, args), built without memory; the trained net is not asked."""
+    """Parameters of each of `nets` (net, model, args), built without memory; the trained model is not asked."""
     for wanted in nets:
         with torch.device("meta"):
             built = models.build(wanted["model"], **wanted["args"])

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Literal
 
 import numpy as np
 
-from saccade.data.images import Source
-from saccade.data.small_object import SmallObjects, small_object
+from saccade.arguments import AnySide, Count
+from saccade.data.images import AnySet, Source
+from saccade.data.mosaic import Crop, Route
+from saccade.data.small_object import ObjectShare, SmallObjects, small_object
 from saccade.probes.top_k_matching import drawn_from, side_of
 from saccade.registry import probe
 from saccade.spec import Row, Settings
@@ -21,13 +24,13 @@ def small_object_accuracy(
     subject: Subject,
     data: Source,
     *,
-    n: int = 2000,
-    scales: Sequence[float] = (1.0, 0.5, 0.25),
+    n: Count = 2000,
+    scales: Sequence[ObjectShare] = (1.0, 0.5, 0.25),
     backdrops: Sequence[str] = ("procedural_textures",),
-    size: int = 0,
-    crop: str = "none",
-    route: str = "clean",
-    of: str = "",
+    size: AnySide = 0,
+    crop: Crop = "none",
+    route: Route = "clean",
+    of: AnySet | Literal[""] = "",
 ) -> Iterator[Row]:
     """Accuracy on n objects pasted on large pictures: by scale and backdrop, by place in thirds, by large picture.
 

@@ -9,6 +9,7 @@ import torch
 from torch.nn import functional as F
 
 from saccade import rng
+from saccade.arguments import AnyCount, Chance, Count
 from saccade.data.images import Images, Source
 from saccade.registry import probe
 from saccade.spec import Row, Settings
@@ -20,16 +21,16 @@ def through_transforms(
     subject: Subject,
     data: Source,
     *,
-    splits: Sequence[str] = ("test",),
-    n: int = 1000,
-    train: int = 1000,
-    label_smoothing: float = 0.0,
+    splits: Sequence[str] = (),
+    n: Count = 1000,
+    train: AnyCount = 1000,
+    label_smoothing: Chance = 0.0,
 ) -> Iterator[Row]:
-    """Accuracy and loss of n pictures of each split, and of some training pictures through both transforms.
+    """Accuracy and loss of n images of each split, and of some training images through both transforms.
 
-    `training` is the random transform that the net was trained with, seeded; `test` is none. The pictures are the same.
+    `training` is the random transform that the model was trained with, seeded; `test` is none. The images are the same.
     """
-    for split in splits:
+    for split in splits or (data.held_out(),):
         yield from _rows(subject, data(split).head(n), label_smoothing, split, "test")
     if train:
         images = data("train").head(train)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal
 
 import numpy as np
 import torch
 
 from saccade import registry
-from saccade.data.images import Source
-from saccade.data.mosaic import TILES, mosaic
+from saccade.arguments import AnySide, Count
+from saccade.data.images import AnySet, Source
+from saccade.data.mosaic import TILES, Crop, Route, mosaic
 from saccade.registry import probe
 from saccade.spec import Row, SaccadeError, Settings
 from saccade.subjects import scores
@@ -23,12 +25,12 @@ def top_k_matching(
     subject: Subject,
     data: Source,
     *,
-    n: int = 2000,
-    k: int = 4,
-    size: int = 0,
-    crop: str = "none",
-    route: str = "clean",
-    of: str = "",
+    n: Count = 2000,
+    k: Count = 4,
+    size: AnySide = 0,
+    crop: Crop = "none",
+    route: Route = "clean",
+    of: AnySet | Literal[""] = "",
 ) -> Iterator[Row]:
     """Matches between the k best answers and the classes of n mosaics: mean, histogram, by tile, and by chance.
 

@@ -100,7 +100,7 @@ def compare(
     shared = sorted(set(keys[0]) & set(keys[1]))
     if len(shared) >= 2:
         return _over_seeds(a, b, [[k[s] for s in shared] for k in keys], shared, source, on, lab, n, report, how)
-    profiles = []
+    profiles: list[Profile] = []
     for one in (a, b):
         made = measure.profile(
             one, source, only=on, lab=lab, n=n or (profiles[0].n if profiles else 0), report=report, **how
@@ -245,7 +245,8 @@ def _over_seeds(
             replace(row, estimate=stats.estimate(series[1])),
             e,
             p,
-            *names,
+            names[0],
+            names[1],
             "seeds",
         )
         for (row, series, e), p in zip(tested, adjusted, strict=True)

@@ -18,7 +18,7 @@ from typing import Any
 from saccade import stats
 from saccade.cli.terminal import duration
 from saccade.lab.store import write_atomic
-from saccade.lab.table import Table
+from saccade.lab.table import Table, cell
 from saccade.report import figures, writers
 from saccade.report.budget import against_budget
 from saccade.report.writers import (
@@ -90,7 +90,7 @@ def write(
             raise SaccadeError(suggest("report format", name, FORMATS))
     from saccade.report import draw  # here: matplotlib takes a second to load, and a terminal's verdicts need none
 
-    made = list(_made(study, table, verdicts))
+    made = list(figures_of(study, table, verdicts))
     drawn = "md" in formats or "html" in formats
     shown = [
         _shown(i, f, data, draw.render(data, "svg").decode() if drawn else "") for i, (f, data) in enumerate(made, 1)
@@ -105,7 +105,7 @@ def write(
             "training.csv",
             to_csv([{k: r[k] for k in ("run", "images", "value", "n")} for r in table.at(metric="online")]).encode(),
         )
-        files["gaps.csv"] = ("gaps.csv", to_csv(table.gaps).encode())
+        files["gaps.csv"] = ("gaps.csv", to_csv([*table.gaps, *table.faults]).encode())
     files["verdicts.json"] = ("verdicts.json", _json(study, scale, chosen, verdicts, facts).encode())
     for s, (_, data) in zip(shown, made, strict=True):
         kept = {
@@ -119,7 +119,7 @@ def write(
     return {key: Path(folder) / name for key, (name, _) in files.items()}
 
 
-def _made(study: Study, table: Table, verdicts: Sequence[Verdict]) -> Iterator[tuple[Figure, figures.FigureData]]:
+def figures_of(study: Study, table: Table, verdicts: Sequence[Verdict]) -> Iterator[tuple[Figure, figures.FigureData]]:
     """The figures that have rows; verdict against budget first. One without its rows is left out, not drawn empty."""
     path = against_budget(verdicts)
     if path is not None:
@@ -172,7 +172,7 @@ def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     out = io.StringIO()
     writer = csv.DictWriter(out, list(dict.fromkeys(k for r in rows for k in r)), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({k: v if isinstance(v, (list, tuple)) else cell(v) for k, v in r.items()} for r in rows)
     return out.getvalue()
 
 
@@ -195,6 +195,8 @@ def content(
         (0.26, 0.13, 0.17, 0.18, 0.09, 0.17),
         "verdicts",
     )
+    first = [s for s in shown if s.file.endswith("verdict_against_budget")]
+    yield from first
     if facts.get("remarks"):
         yield Text(("To bear in mind when reading the verdicts:",))
         yield Items(tuple((str(r),) for r in facts["remarks"]))
@@ -202,7 +204,7 @@ def content(
     for v in verdicts:
         yield Fold(_anchor(v.claim), v.claim, v.statement, v.label, tuple(_detail(v)))
     yield Section("Figures")
-    yield from shown
+    yield from (s for s in shown if s not in first)
     yield Section("Differences from the paper")
     if study.differs:
         yield Items(tuple((d.text, *_touches(d.touches)) for d in study.differs))

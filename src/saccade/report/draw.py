@@ -102,6 +102,9 @@ def draw(data: FigureData) -> Figure:
         return _heatmap(data) if isinstance(data, figures.Heatmap) else _images(data)
 
 
+NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff]")  # a title may have them, an SVG must not
+
+
 def render(data: FigureData, kind: str) -> bytes:
     """The file's content; the same data give the same bytes."""
     if kind not in FORMATS:
@@ -120,6 +123,7 @@ def render(data: FigureData, kind: str) -> bytes:
     if kind != "svg":
         return out.getvalue()
     text = re.sub(r"'DejaVu Sans'(, sans-serif)?", FONTS, out.getvalue().decode())
+    text = NOT_XML.sub("", text)
     return re.sub(r"[ \t]+\n", "\n", text).encode()
 
 
@@ -312,7 +316,8 @@ def _budget(data: figures.Budget) -> Figure:
 def _bars(data: figures.Bars) -> Figure:
     k = 100 if data.y_percent else 1
     handles = _legend(data.lines, data.marks, (), width=26, blocks=True)
-    size, place = _room(handles, 1, 1, wide=len(data.categories) * len(data.lines) > 18)
+    broad = len(data.categories) * len(data.lines) > 18
+    size, place = _room(handles, 1, 1, wide=broad)
     figure = Figure(figsize=size, layout="constrained")
     ax = figure.subplots()
     ax.set_xlabel(data.x_label)
@@ -324,12 +329,19 @@ def _bars(data: figures.Bars) -> Figure:
     if span is None:
         _nothing(ax)
         return figure
-    wide = 0.8 / len(data.lines)
-    places = [((i - (len(data.lines) - 1) / 2) * wide, line) for i, line in enumerate(data.lines)]
+    # Bars of one category stand side by side around its middle; a line that has none there takes no room.
+    members = {x: [line.label for line in data.lines if x in line.x] for x in range(len(data.categories))}
+    wide = 0.8 / max(1, *map(len, members.values()))
+
+    def middle(x: float, label: str) -> float:
+        here = members[int(x)]
+        return x + (here.index(label) - (len(here) - 1) / 2) * wide if label in here else x
+
+    owners = {line.label: line for line in data.lines}
     if data.y_log:
         axes.logarithmic(ax.yaxis)
-    for at, line in places:
-        xs, ink = [x + at for x in line.x], colour(line.family, line.shade)
+    for line in data.lines:
+        xs, ink = [middle(x, line.label) for x in line.x], colour(line.family, line.shade)
         if not data.y_log:  # on a logarithmic axis a bar's length means nothing
             ax.bar(
                 xs,
@@ -345,14 +357,14 @@ def _bars(data: figures.Bars) -> Figure:
             alone = replace(line, x=(x,), estimates=(e,), seeds=(seeds,), dash="solid")
             _line(ax, alone, k, ax.transData, span, crowded=False, aside=6)
     for mark in data.marks:
-        at, owner = next((p for p in places if p[1].label == mark.line), (0.0, None))
-        _mark(ax, mark, mark.x + at, k, ax.transData, owner)
+        _mark(ax, mark, middle(mark.x, mark.line), k, ax.transData, owners.get(mark.line))
     if span[0] < 0 < span[1]:
         ax.axhline(0, color=MUTED, lw=0.7, zorder=2)
     ax.set_xlim(-0.55, len(data.categories) - 0.45)
     ax.set_ylim(*span)
-    room = max(7, int(46 / len(data.categories)))
-    ax.set_xticks(range(len(data.categories)), [textwrap.fill(c, room) for c in data.categories])
+    room = max(7, int((84 if broad else 46) / len(data.categories)))
+    names = [textwrap.fill(c, room, break_long_words=False) for c in data.categories]
+    ax.set_xticks(range(len(data.categories)), names)
     ax.tick_params(axis="x", length=0)
     return figure
 

@@ -114,7 +114,8 @@ def load(path: str | Path) -> Profile:
 
 def _row(kept: dict[str, Any]) -> Measured:
     def estimate(values: Mapping[str, Any]) -> Estimate:
-        return Estimate(**{k: float("nan") if v is None else v for k, v in values.items()})
+        given: dict[str, Any] = {k: float("nan") if v is None else v for k, v in values.items()}
+        return Estimate(**given)
 
     references = tuple(Reference(**r) for r in kept.pop("references"))
     shown, accuracy = kept.pop("estimate"), kept.pop("accuracy")

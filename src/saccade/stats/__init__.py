@@ -25,6 +25,7 @@ from saccade.stats.tests import (
     proportion,
     seeds_needed,
     small,
+    spread_above,
     spread_greater,
     within,
 )
@@ -54,6 +55,7 @@ __all__ = [
     "proportion",
     "seeds_needed",
     "small",
+    "spread_above",
     "spread_greater",
     "within",
 ]

@@ -183,6 +183,29 @@ def spread_greater(
     return Evidence(shown, p, against, f"Pitman–Morgan, ratio {ratio:g}", unit, _seeds_for(correlation), note)
 
 
+def spread_above(a: Mapping[int, float], sd: float, *, unit: str = "points", note: str = "") -> Evidence:
+    """Is the sd of a over seeds above a constant? The chi-square test of a normal variance.
+
+    It leans on normal values even more than a ratio of spreads does: instead of 5 %, with 5, 10 and 20 seeds 7, 9 and
+    10 % of tests for "above" erred when values had the tails of t at 5 degrees of freedom; for "below" 8, 11 and 13 %.
+    """
+    if not sd > 0:
+        raise SaccadeError(f"the standard deviation to compare with must be above 0, not {sd}.")
+    from scipy.special import chdtr, chdtrc, chdtri
+
+    s = _sample(_numbers(a), need=3)
+    df, square = s.n - 1, (s.n - 1) * s.sd**2
+    low, high = (math.sqrt(square / float(chdtri(df, q))) for q in ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
+
+    def power(n: int) -> float:
+        return float(chdtrc(n - 1, float(chdtri(n - 1, ALPHA / 2)) * (sd / s.sd) ** 2))
+
+    needed = _smallest(power, least=3) if s.sd > sd else None
+    shown = Estimate(s.sd, low, high, s.n, "chi-square", LEVEL)
+    p, against = float(chdtrc(df, square / sd**2)), float(chdtr(df, square / sd**2))
+    return Evidence(shown, p, against, f"chi-square, sd {sd:g}", unit, needed, note)
+
+
 def bands_apart(a: Mapping[int, float], b: Mapping[int, float], *, unit: str = "points", note: str = "") -> Evidence:
     """Does the band mean ± sd of a lie wholly above that of b? Jackknife over paired seeds.
 

@@ -6,13 +6,15 @@ Among equal scores the class with the lower number comes first; `ties` counts th
 from __future__ import annotations
 
 import math
+import re
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from saccade import stats
-from saccade.spec import SaccadeError, suggest
+from saccade.errors import SaccadeError, quoted, suggest
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,7 +23,30 @@ if TYPE_CHECKING:
     Numbers = NDArray[np.float64]
 
 PROBES = ("accuracy", "top_k_matching")
-INDEX = {"", "index", "id", "idx", "unnamed: 0", "row"}  # what a header may call a column of row numbers
+INDEX = {
+    "",
+    "index",
+    "id",
+    "idx",
+    "unnamed: 0",
+    "row",
+}  # what a header calls a column that says which image a row is of
+# So may these, also as a part of a name as in image_id; but a class may be called so too, and the cells decide.
+PERHAPS = {
+    *INDEX,
+    "ids",
+    "image",
+    "img",
+    "picture",
+    "sample",
+    "file",
+    "filename",
+    "name",
+    "path",
+    "uid",
+    "key",
+    "number",
+}
 K = 4  # where labels do not say how many classes a picture shows
 SHOWN = 40  # characters of a cell that a sentence quotes
 
@@ -55,11 +80,12 @@ def ties(scores: NDArray[Any], k: int) -> int:
 
 @dataclass(frozen=True)
 class Sheet:
-    """The numbers of a file, and the line that each row stands on."""
+    """The numbers of a file, the line that each row stands on, and which images the rows are of, where it says so."""
 
     file: str
     values: Numbers
     lines: Sequence[int]
+    ids: Sequence[str] = ()
 
     def where(self, row: int) -> str:
         return f"{self.file}, line {self.lines[row]}"
@@ -69,7 +95,7 @@ def read(file: str | Path) -> Sheet:
     """Numbers separated by commas, semicolons, tabs or spaces; lines that begin with # are passed over.
 
     A first line that is not all numbers, or that counts the columns 0, 1, 2 ..., is a header. Where a header calls the
-    first column by nothing, or by a word such as index, that column holds row numbers and is left out.
+    first column by nothing, or by a word such as index or image_id, that column says which image a row is of.
     """
     text = _text(Path(file)).replace('"', "")
     rows = [(i, line) for i, line in enumerate(text.splitlines(), 1) if not line.lstrip().startswith("#")]
@@ -87,13 +113,43 @@ def read(file: str | Path) -> Sheet:
         rows, names = rows[1:], True
         if not rows:
             raise SaccadeError(f"{file} has a header and no numbers below it.")
-    values = _numbers(str(file), rows, mark)
+    lines, wide = [i for i, _ in rows], len(_cells(rows[0][1], mark))
+    ids: Sequence[str] = ()
     # A header of spaces cannot show an empty name; then it has one name fewer than there are columns.
-    if names and values.shape[1] > 1 and (first[0].lower() in INDEX or len(first) == values.shape[1] - 1):
-        values = values[:, 1:]
-    elif names and len(first) != values.shape[1]:
-        raise SaccadeError(f"{file} has {len(first)} names in its header and {values.shape[1]} columns below it.")
-    return Sheet(str(file), values, [i for i, _ in rows])
+    if names and wide > 1 and (_says_which(first[0], rows, mark) or len(first) == wide - 1):
+        ids, rows = _apart(rows, mark)
+    elif names and len(first) != wide:
+        raise SaccadeError(f"{file} has {len(first)} names in its header and {wide} columns below it.")
+    values = _numbers(str(file), rows, mark)
+    if names and not ids and wide > 2 and _looks_like_ids(values):
+        raise SaccadeError(
+            f"the first column of {file} ({first[0]}) has a whole number of its own in every row, and looks like one "
+            "that says which image a row is of; call it id in the header, or leave it out."
+        )
+    return Sheet(str(file), values, lines, ids)
+
+
+def _says_which(name: str, rows: list[tuple[int, str]], mark: str | None) -> bool:
+    """Whether the first column, of this name, says which image a row is of."""
+    lower = name.lower()
+    if lower in INDEX or not any(part in PERHAPS for part in re.split(r"[^a-z0-9]+", lower) if part):
+        return lower in INDEX
+    numbers = [_number(_cells(line, mark)[0]) for _, line in rows]
+    return all(n is None or n == round(n) for n in numbers if n is None or math.isfinite(n))
+
+
+def _apart(rows: list[tuple[int, str]], mark: str | None) -> tuple[list[str], list[tuple[int, str]]]:
+    """The first column, and the rows without it."""
+    split = [(i, line.strip().split(mark, 1)) for i, line in rows]
+    return [cells[0].strip() for _, cells in split], [(i, "".join(cells[1:])) for i, cells in split]
+
+
+def _looks_like_ids(values: Numbers) -> bool:
+    import numpy as np
+
+    first, rest = values[:, 0], values[:, 1:]
+    whole = bool((first == np.round(first)).all()) and len(np.unique(first)) == len(first)
+    return whole and len(first) > 2 and not bool((rest == np.round(rest)).all())
 
 
 def _text(file: Path) -> str:
@@ -120,15 +176,18 @@ def _numbers(file: str, rows: list[tuple[int, str]], mark: str | None) -> Number
     import numpy as np
 
     try:  # numpy's own reader is quick, and silent about where it stopped
-        values = np.loadtxt([line for _, line in rows], float, comments=None, delimiter=mark, ndmin=2)
-    except ValueError:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # as for a file without any number
+            values = np.loadtxt([line for _, line in rows], float, comments=None, delimiter=mark, ndmin=2)
+    except (ValueError, UserWarning):
         values = np.array(list(_slowly(file, rows, mark)))
-    wrong = np.argwhere(np.isnan(values))
+    wrong = np.argwhere(~np.isfinite(values))
     if len(wrong):
         row, column = wrong[0].tolist()
+        what = "not a number (NaN)" if np.isnan(values[row, column]) else "infinite"
         raise SaccadeError(
-            f"{file}, line {rows[row][0]}, column {column + 1} is not a number (NaN); "
-            "leave out pictures without an answer in both files."
+            f"{file}, line {rows[row][0]}, column {column + 1} is {what}; "
+            "leave out images without an answer in both files."
         )
     return values
 
@@ -179,6 +238,7 @@ def read_labels(file: str | Path, scores: Sheet) -> NDArray[np.bool_]:
         raise SaccadeError(
             f"{file} has {len(values)} rows and {scores.file} has {n}; both need one row a picture, in the same order."
         )
+    _same_images(sheet, scores)
     if values.shape[1] == classes:
         wrong = np.flatnonzero(~np.isin(values, (0, 1)).all(1) | ~values.any(1))
         if len(wrong):
@@ -194,6 +254,16 @@ def read_labels(file: str | Path, scores: Sheet) -> NDArray[np.bool_]:
         )
     shown: NDArray[np.bool_] = np.arange(classes) == index[:, None]
     return shown
+
+
+def _same_images(labels: Sheet, scores: Sheet) -> None:
+    """Where both files say which image a row is of, they must say the same."""
+    for row, (one, other) in enumerate(zip(labels.ids, scores.ids, strict=False)):
+        if one != other and (_number(one) is None or _number(one) != _number(other)):
+            raise SaccadeError(
+                f"{labels.where(row)} is of image {quoted(one)} and {scores.where(row)} of image {quoted(other)}; both "
+                "files need the same images in the same order."
+            )
 
 
 def compare(scores: str | Path, labels: str | Path, probes: Sequence[str] = (), k: int = 0) -> dict[str, Any]:

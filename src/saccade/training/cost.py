@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 
 import torch
@@ -47,10 +48,21 @@ def cost(run: Run, device: str = "cpu") -> dict[str, float]:
         "picture_seconds": each,
         "parameters": models.parameters(model),
         "answer_seconds": _time(lambda: subject.correct(some)) / len(some),
+        "resident": resident(),
     }
     if device.startswith("cuda"):
         told["memory"] = torch.cuda.max_memory_reserved(device) + CONTEXT
+        told["device_memory"] = torch.cuda.get_device_properties(device).total_memory
     return told
+
+
+def resident() -> float:
+    """Bytes of main memory that this process held at its peak. After several models: what the largest one took."""
+    try:
+        import resource
+    except ImportError:  # Windows: not known
+        return 0.0
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1.0 if sys.platform == "darwin" else 1024.0)
 
 
 def line(few: int, t_few: float, many: int, t_many: float) -> tuple[float, float]:

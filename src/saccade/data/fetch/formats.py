@@ -11,6 +11,7 @@ import io
 import json
 import math
 import pickle
+import pickletools
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -27,6 +28,8 @@ Decoder = Callable[[Reader], dict[str, Bytes] | None]
 
 # The largest file of any of these sets has 47 MB; a compressed one that grows beyond this is something else.
 LARGEST = 64 * 2**20
+
+MOST_ROWS = 10_000  # images in a batch of CIFAR-10
 
 # Both spellings are in use: the hyphens are the original, the dots come from an old unpacking tool.
 IDX = {
@@ -119,7 +122,7 @@ def _parse_idx(name: str, raw: bytes) -> Bytes:
     axes = raw[3] if raw[:3] == b"\x00\x00\x08" and len(raw) > 3 else 0
     shape = [int.from_bytes(raw[4 + 4 * i : 8 + 4 * i], "big") for i in range(axes)]
     pixels = np.frombuffer(raw, np.uint8)[4 + 4 * axes :]
-    if axes not in (1, 3) or pixels.size != math.prod(shape):
+    if axes not in (1, 3) or pixels.size != math.prod(shape) or not pixels.size:
         raise Unusable(f"{name} is not a whole idx file of bytes")
     return pixels.reshape(shape)
 
@@ -198,8 +201,16 @@ class _Restricted(pickle.Unpickler):
         return self.allowed[module, name]
 
 
+def _check_memo(raw: bytes) -> None:
+    """A number of a few bytes would make the unpickler keep room for that many objects."""
+    for opcode, argument, _ in pickletools.genops(raw):
+        if "PUT" in opcode.name and argument is not None and int(argument) > len(raw):
+            raise pickle.UnpicklingError("it numbers more objects than it can hold")
+
+
 def _parse_pickle(name: str, raw: bytes) -> tuple[Bytes, Bytes]:
     try:
+        _check_memo(raw)
         batch = _Restricted(io.BytesIO(raw), encoding="bytes").load()
         batch = {k.decode() if isinstance(k, bytes) else k: v for k, v in batch.items()}
         _, shape, kind, fortran, pixels = batch["data"].state
@@ -214,7 +225,7 @@ def _parse_pickle(name: str, raw: bytes) -> tuple[Bytes, Bytes]:
 
 def read_png(read: Reader) -> dict[str, Bytes] | None:
     """CIFAR-10 as wide PNGs: a row of 1024 RGB pixels for each picture; labels as JSON lists."""
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image
 
     arrays = {}
     for split, batches in BATCHES.items():
@@ -226,15 +237,19 @@ def read_png(read: Reader) -> dict[str, Bytes] | None:
                 return None
             try:
                 with Image.open(io.BytesIO(raw), formats=["PNG"]) as picture:
-                    if picture.mode != "RGB" or picture.width != 1024:
-                        raise Unusable(f"{name} is not an RGB picture 1024 pixels wide")
+                    # Before a pixel is decoded: a header of half a megabyte can ask for gigabytes.
+                    if picture.mode != "RGB" or picture.width != 1024 or not 0 < picture.height <= MOST_ROWS:
+                        raise Unusable(f"{name} is not an RGB image 1024 pixels wide and at most {MOST_ROWS} high")
                     pages.append(np.asarray(picture).reshape(-1, 32, 32, 3).transpose(0, 3, 1, 2))
-            except (UnidentifiedImageError, Image.DecompressionBombError, OSError, SyntaxError) as error:
+            except Unusable:
+                raise
+            # A broken or hostile PNG (malformed text chunks, say) raises nearly anything; all of it means the same.
+            except Exception as error:
                 raise Unusable(f"{name} is not a whole PNG file") from error
         arrays[f"{split}_x"] = np.concatenate(pages)
         try:
             arrays[f"{split}_y"] = np.array(json.loads(labels or b""), np.uint8)
-        except (ValueError, TypeError, OverflowError) as error:
+        except (ValueError, TypeError, OverflowError, RecursionError) as error:
             raise Unusable(f"{LABELS[split]} is not a list of labels") from error
     return arrays
 

@@ -10,9 +10,14 @@ import platform
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
-from saccade.lab.store import cache_folder
+import torch
+from torch import Tensor
+
+from saccade.lab.store import cache_folder, locked, write_atomic
+from saccade.spec import SaccadeError
 
 # -ffast-math is avoided: some compilers then switch the whole process to flush denormals, and NaN must stay NaN.
 FLAGS = (
@@ -28,21 +33,57 @@ FLAGS = (
 )
 
 
+MOST = 2**31 - 1  # entries of a tensor: the kernels count in 32 bits
+
+ADDRESS, NUMBER, STRIDE, LONG = ctypes.c_void_p, ctypes.c_int, ctypes.c_long, ctypes.c_int64
+
+
+def takes(*tensors: Tensor) -> bool:
+    """Whether a kernel may be asked at all: float32 on the CPU, neither empty nor too large to count."""
+    return all(t.device.type == "cpu" and t.dtype == torch.float32 and 0 < t.numel() <= MOST for t in tensors)
+
+
+def address(
+    t: Tensor,
+    shape: Sequence[int],
+    dtype: torch.dtype = torch.float32,
+    *,
+    most: int = MOST,
+    dense: bool = True,
+) -> int:
+    """Where a tensor begins, for a kernel that reads or writes it as this shape. C gets no pointer but from here.
+
+    Type, rank, sizes, strides and device are compared, for a kernel cannot notice that it leaves an array. One that is
+    told the strides may be given any (`dense` false).
+    """
+    if t.device.type != "cpu" or t.dtype != dtype or t.shape != tuple(shape) or (dense and not t.is_contiguous()):
+        raise ValueError(
+            f"a kernel takes {dtype} {tuple(shape)} in one piece on the CPU, and was given {t.dtype} {tuple(t.shape)} "
+            f"with strides {t.stride()} on {t.device}"
+        )
+    if t.numel() > most:
+        raise ValueError(f"a kernel counts to {most}, and was given {t.numel()} numbers")
+    return t.data_ptr()
+
+
 @functools.cache
 def short_heads(width: int) -> ctypes.CDLL | None:
     """The attention kernel for heads of `width` channels, or None where it cannot be built."""
-    return load("short_heads.c", (f"-DW={width}",))
+    library = load("short_heads.c", (f"-DW={width}",))
+    if library is not None:  # told once, arguments need no wrapping at every call
+        library.forward.argtypes = [ADDRESS] * 5 + [NUMBER] * 2
+        library.backward.argtypes = [ADDRESS] * 9 + [NUMBER] * 2
+    return library
 
 
 @functools.cache
 def conv_pool(channels: int, out: int, size: int) -> ctypes.CDLL | None:
     """Convolution, ReLU and pooling for these channels and this side of a patch, or None where it cannot be built."""
     library = load("conv_pool.c", (f"-DC={channels}", f"-DO={out}", f"-DK={size}"))
-    if library is not None:  # told once, arguments need no wrapping at every call
-        address, number, stride = ctypes.c_void_p, ctypes.c_int, ctypes.c_long
-        library.turn.argtypes = [address] * 2 + [number] * 2 + [stride] * 3
-        library.forward.argtypes = [address] * 5 + [number] * 3
-        library.backward.argtypes = [address] * 7 + [number] * 3
+    if library is not None:
+        library.turn.argtypes = [ADDRESS] * 2 + [NUMBER] * 2 + [STRIDE] * 3
+        library.forward.argtypes = [ADDRESS] * 5 + [NUMBER] * 3
+        library.backward.argtypes = [ADDRESS] * 7 + [NUMBER] * 3
     return library
 
 
@@ -51,7 +92,7 @@ def paste() -> ctypes.CDLL | None:
     """Ink over scenes, or None where it cannot be built."""
     library = load("paste.c", ())
     if library is not None:
-        library.paste.argtypes = [ctypes.c_void_p] * 5 + [ctypes.c_int64] * 2 + [ctypes.c_int] * 4
+        library.paste.argtypes = [ADDRESS] * 5 + [LONG] * 2 + [NUMBER] * 4
     return library
 
 
@@ -73,31 +114,45 @@ def load(name: str, defines: tuple[str, ...]) -> ctypes.CDLL | None:
     if compiler is None or os.environ.get("SACCADE_KERNELS") == "off":
         return None
     source = Path(__file__).with_name(name)
-    texts = [file.read_text() for file in (source, *sorted(source.parent.glob("*.h")))]
+    texts = [file.read_text("utf-8") for file in (source, *sorted(source.parent.glob("*.h")))]
     tag = hashlib.sha256("\n".join([*texts, *FLAGS, *defines, compiler, _cpu()]).encode())
     try:
-        folder = cache_folder() / "kernels"
-        library = folder / f"{source.stem}-{tag.hexdigest()[:16]}.so"
-        if not library.exists():
-            folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=folder) as scratch:
-                made = Path(scratch) / library.name
-                subprocess.run(
-                    [compiler, *FLAGS, *defines, str(source), "-o", str(made), "-lm"],
-                    check=True,
-                    capture_output=True,
-                    timeout=60,
-                )
-                os.replace(made, library)  # atomic: two processes building at once both end with a whole file
+        library = cache_folder() / "kernels" / f"{source.stem}-{tag.hexdigest()[:16]}.so"
+        library.parent.mkdir(parents=True, exist_ok=True)
+        if not _whole(library):
+            with locked(library.with_suffix(".lock")):
+                if not _whole(library):  # another process may have built it meanwhile
+                    _build([compiler, *FLAGS, *defines, str(source)], library)
         return ctypes.CDLL(str(library))
-    except (OSError, subprocess.SubprocessError):
+    except (OSError, subprocess.SubprocessError, SaccadeError):
         return None
+
+
+def _whole(library: Path) -> bool:
+    """Whether a built library is as it was built. A damaged one that is loaded kills the process, without a word."""
+    try:
+        return _checksum(library).read_text("utf-8") == hashlib.sha256(library.read_bytes()).hexdigest()
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _build(command: list[str], library: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=library.parent) as scratch:
+        made = Path(scratch) / library.name
+        subprocess.run([*command, "-o", str(made), "-lm"], check=True, capture_output=True, timeout=60)
+        checksum = hashlib.sha256(made.read_bytes()).hexdigest()
+        os.replace(made, library)
+    write_atomic(_checksum(library), checksum.encode())
+
+
+def _checksum(library: Path) -> Path:
+    return library.with_suffix(".sha256")
 
 
 def _cpu() -> str:
     """What -march=native depends on; a cache shared between machines must not mix them up."""
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        lines = Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines()
         return next(line for line in lines if line.startswith(("flags", "Features")))
     except (OSError, StopIteration):
         return platform.machine() + platform.processor()

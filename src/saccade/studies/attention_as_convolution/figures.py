@@ -1,256 +1,384 @@
-"""The figures of the study of attention as convolution."""
+"""Tables 1 to 3 and Figures 1 to 5 and 8 of the report, and the numbers behind what it shows as maps.
+
+Maps and Gaussians are drawn here as small images, each grid with its own key.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from saccade.lab.table import Series, Table, per_seed
-from saccade.report.figures import Bars, Curves, FigureData, Fit, Line, Mark, Panel, line
+from saccade.lab.table import Series, Table, minus, per_seed
+from saccade.report import figures
+from saccade.report.figures import Bars, Curves, FigureData, Fit, ImageGrid, Line, Mark, Panel, line
 from saccade.stats import TooFewSeeds
-from saccade.studies.attention_as_convolution import measures, pictures
+from saccade.studies.attention_as_convolution import measures
 from saccade.studies.attention_as_convolution.arms import (
-    ATTENTION,
     CONTENT,
-    DEFECTS,
     FAMILIES,
-    FEW,
-    HA,
     INGREDIENTS,
     ISO,
-    LEARNED,
-    MANY,
     NONISO,
     ONE_SHELL,
     PAIR,
     PATCH,
+    RELATIVE,
+    REPORTED,
     RESNET,
+    SLIPS,
+    TABLE1,
+    TABLE2,
     VIT,
+    half_as_deep,
+    hierarchical,
+    on_few,
+    sixteen,
 )
-from saccade.studies.attention_as_convolution.measures import accuracy, longest, minus
+from saccade.studies.attention_as_convolution.measures import accuracy
 from saccade.study import figure
+
+if TYPE_CHECKING:
+    import numpy as np
 
 LOOKS: Mapping[str, tuple[str, str, float]] = {  # family, dash, shade
     RESNET: ("cnn", "solid", 0.5),
     ISO: ("attention", "solid", 0.3),
     NONISO: ("attention", "dashed", 0.45),
-    LEARNED: ("attention", "dashdot", 0.6),
+    RELATIVE: ("attention", "dashdot", 0.6),
     CONTENT: ("attention", "dotted", 0.9),
-    PAIR: ("local", "solid", 0.4),
-    PATCH: ("local", "dashed", 0.6),
-    VIT: ("vit", "solid", 0.5),
 }
-PAPER = {
-    RESNET: 0.946,
-    ISO: 0.943,
-    NONISO: 0.939,
-    LEARNED: 0.904,
-    CONTENT: 0.864,
-    ISO + MANY: 0.931,
-    LEARNED + MANY: 0.912,
-    CONTENT + MANY: 0.856,
-    CONTENT + HA: 0.910,
-    PAIR: 0.818,
-    PAIR + HA: 0.853,
-    PATCH: 0.857,
-    PATCH + HA: 0.912,
-    VIT: 0.843,
-    VIT + HA: 0.877,
-}
-TIME, COUNT = "time", "parameters"
+DASHES = ("solid", "dashed", "dashdot", "dotted")
 PAPER_TIMES, PAPER_COUNTS = (0.875, 0.779, 0.759, 0.888), (0.161, 0.094, 0.095, 0.175)
-LEARNS = 0.7  # accuracy of some arm from which on the papers' values are on the same page
+SAME_PAGE = 0.7  # accuracy of some arm from which on the report's values are on the same page
 
 
-def _look(arm: str) -> tuple[str, str, float]:
-    return LOOKS.get(arm.partition(",")[0], ("other", "solid", 0.5))
-
-
-def _drawn(
-    table: Table, label: str, arm: str, curve: Mapping[int, Series], dash: str = "", shade: float = -1.0
-) -> Line:
-    family, own, tone = _look(arm)
-    return line(
-        label, curve, family=family, dash=dash or own, shade=tone if shade < 0 else shade, gaps=table.at(arm=arm).gaps
-    )
+# -- Tables 1 and 2, Figure 1
 
 
 def _bars(table: Table, groups: Mapping[str, Sequence[str]], labels: Sequence[str], note: str = "") -> Bars:
     """Test accuracy: a category for each of `groups`, in it one bar for each of its arms."""
     lines, marks = [], []
-    shown = any(v > LEARNS for arms in groups.values() for arm in arms for v in accuracy(table, arm).values())
+    reached = [v for arms in groups.values() for arm in arms for v in accuracy(table, arm).values()]
     for i, label in enumerate(labels):
-        arms = [each[i] if i < len(each) else "" for each in groups.values()]
-        curve = {x: accuracy(table, arm) for x, arm in enumerate(arms) if arm}
-        gaps = [g for arm in arms if arm for g in table.at(arm=arm).gaps]
+        arms = {x: each[i] for x, each in enumerate(groups.values()) if i < len(each)}
         lines.append(
             line(
                 label,
-                curve,
+                {x: accuracy(table, arm) for x, arm in arms.items()},
                 family="attention",
                 shade=0.25 + 0.5 * i / max(1, len(labels) - 1),
-                dash=("solid", "dashed", "dashdot", "dotted")[i],
-                gaps=gaps,
+                dash=DASHES[i],
+                gaps=[g for arm in arms.values() for g in table.at(arm=arm).gaps],
             )
         )
-        marks += [Mark(x, PAPER[arm], line=label) for x, arm in enumerate(arms) if shown and arm in PAPER]
+        if max(reached, default=0.0) > SAME_PAGE:
+            marks += [Mark(x, REPORTED[arm], line=label) for x, arm in arms.items() if arm in REPORTED]
     return Bars("", tuple(groups), tuple(lines), "", "test accuracy", False, True, tuple(marks), note)
-
-
-# -- Tables 1 and 2
 
 
 @figure("Test accuracy of the five models, with 9 and with 16 heads", paper="Tables 1 and 2")
 def table1_accuracy(table: Table) -> FigureData:
-    groups = {arm: (arm, arm + MANY if arm in (ISO, LEARNED, CONTENT) else "") for arm in (RESNET, *ATTENTION)}
+    groups = {arm: (arm, *([sixteen(arm)] if arm in TABLE2 else [])) for arm in TABLE1}
     return _bars(table, groups, ("9 heads (ResNet: none)", "16 heads, narrower"))
 
 
 @figure("Accuracy over training", paper="Figure 1")
 def fig1_training(table: Table) -> FigureData:
-    def panel(title: str, arms: Sequence[str]) -> Panel:
+    def panel(title: str, arms: Mapping[str, str]) -> Panel:
         lines = []
-        for arm in arms:
+        for base, arm in arms.items():
             found = list(measures.course(table, arm).items())
-            thin = dict(found[len(found) // 12 :: max(1, len(found) // 12)])
-            lines.append(_drawn(table, arm.removesuffix(MANY), arm, thin))
-        return Panel(title, tuple(lines), "presentations")
+            few = dict(found[len(found) // 12 :: max(1, len(found) // 12)])
+            family, dash, shade = LOOKS[base]
+            lines.append(line(base, few, family=family, dash=dash, shade=shade, gaps=table.at(arm=arm).gaps))
+        return Panel(title, tuple(drawn for drawn in lines if drawn.x), "images seen")
 
-    made = (panel("9 heads", (RESNET, *ATTENTION)), panel("16 heads", tuple(a + MANY for a in (ISO, LEARNED, CONTENT))))
+    panels = (
+        panel("9 heads", {arm: arm for arm in TABLE1}),
+        panel("16 heads", {base: sixteen(base) for base in TABLE2}),
+    )
     return Curves(
         "",
-        made,
+        tuple(p for p in panels if p.lines),
         "accuracy",
         False,
         True,
-        "Held-out pictures where they were looked at often, else batches before they were learned from (mean "
-        f"of {measures.SMOOTH} windows): below paper scale a picture comes up about once.",
+        "Held-out images where they were looked at often, else batches before they were learned from (mean over about "
+        f"{measures.SMOOTH:,} images): below paper scale an image is seen a few times at most.",
     )
 
 
-# -- heads
+# -- heads: trained against untrained
 
 
-@figure("Centres of attention, isotropic heads", paper="Figure 2a")
-def fig2a_centres(table: Table) -> FigureData:
-    return pictures.centres(table, longest(table, ISO))
+def _identity(value: float) -> float:
+    return value
 
 
-@figure("Centres of attention, non-isotropic heads", paper="Figure 2b")
-def fig2b_centres(table: Table) -> FigureData:
-    return pictures.centres(table, longest(table, NONISO))
-
-
-def _by_layer(table: Table, metric: str, arms: Sequence[str], title: str = "", x_label: str = "layer") -> Panel:
-    """Trained as it looks, untrained dotted and pale."""
+def _states(
+    table: Table, metric: str, arm: str, title: str, x_label: str = "layer", of: Callable[[float], float] = _identity
+) -> Panel:
+    """One arm by layer: the trained model and the untrained one of the same seeds."""
     lines = []
-    for arm in arms:
-        for state, dash, shade in (("trained", "", -1.0), ("start", "dotted", 0.2)):
-            curve = table.curve(metric, "layer", arm=arm, state=state)
-            if curve:
-                lines.append(_drawn(table, f"{arm}, {state}", arm, curve, dash, shade))
+    for label, state, family, dash, shade in (
+        ("trained", "trained", "attention", "solid", 0.6),
+        ("untrained", "start", "other", "dashed", 0.35),
+    ):
+        curve = {x: per_seed(of, s) for x, s in table.curve(metric, "layer", arm=arm, state=state).items()}
+        if curve:
+            lines.append(line(label, curve, family=family, dash=dash, shade=shade, gaps=table.at(arm=arm).gaps))
     return Panel(title, tuple(lines), x_label)
 
 
-@figure(
-    "Do centres form a grid? Distance to whole-token shifts, and shifts of a 3x3 kernel covered",
-    paper="not in the report",
-)
+def _filled(*panels: Panel, y_label: str, note: str = "") -> Curves:
+    """Panels without rows are left out."""
+    return Curves("", tuple(p for p in panels if p.lines), y_label, note=note)
+
+
+@figure("Do centres form a grid?", paper="not in the report")
 def fig2_grid(table: Table) -> FigureData:
-    arms = (longest(table, ISO), longest(table, NONISO))
-    return Curves(
-        "",
-        (
-            _by_layer(table, "lattice_distance", arms, "distance to the grid (tokens)"),
-            _by_layer(table, "coverage", arms, "share of the nine shifts"),
-        ),
-        "tokens, and share",
-        note="A centre drawn at random is 0.38 from the grid.",
+    return _filled(
+        *(_states(table, "lattice_distance", arm, f"{arm}: tokens to the grid") for arm in (ISO, NONISO)),
+        *(_states(table, "coverage", arm, f"{arm}: share of 3x3 covered") for arm in (ISO, NONISO)),
+        y_label="tokens, and share of nine shifts",
+        note="Distance of centres to the nearest whole-token shift (0.38 for a centre drawn at random), and the share "
+        "of the nine shifts of a 3x3 kernel that are the nearest one to some centre.",
     )
 
 
-@figure("Distance of centres from the query, and how far they moved", paper="not in the report")
+@figure("How far centres are from the query, and how far they moved", paper="not in the report")
 def fig2_distance(table: Table) -> FigureData:
-    arms = (longest(table, ISO), longest(table, NONISO))
-    return Curves(
-        "",
-        (
-            _by_layer(table, "centre_norm", arms, "distance from the query"),
-            _by_layer(table, "centre_moved", arms, "moved in training"),
-        ),
-        "tokens",
+    return _filled(
+        *(_states(table, "centre_norm", arm, f"{arm}: from the query") for arm in (ISO, NONISO)),
+        *(_states(table, "centre_moved", arm, f"{arm}: moved in training") for arm in (ISO, NONISO)),
+        y_label="tokens",
     )
 
 
 @figure("How far from round: log ratio of a head's two precisions", paper="not in the report")
 def fig2_anisotropy(table: Table) -> FigureData:
-    return Curves("", (_by_layer(table, "anisotropy", (longest(table, NONISO),)),), "log ratio", note="0 is round.")
-
-
-@figure("Attention of a middle query on one picture", paper="Figure 3")
-def fig3_maps(table: Table) -> FigureData:
-    return pictures.maps(table, (LEARNED, CONTENT), "one")
-
-
-@figure("The same, averaged over pictures", paper="Figure 4")
-def fig4_maps(table: Table) -> FigureData:
-    return pictures.maps(table, (LEARNED, CONTENT), "many", "Mean over 50 test pictures.")
-
-
-@figure("Average attention: what each token gets, mean over queries", paper="Figures 5, 9 to 23")
-def fig5_average(table: Table) -> FigureData:
-    return pictures.maps(
-        table,
-        (ISO, LEARNED, CONTENT),
-        "average",
-        "Equation 4 as printed would be constant; as in the code, the mean is over queries.",
-    )
-
-
-@figure("Hierarchical attention: one query, by pass", paper="Figure 8a")
-def fig8_maps(table: Table) -> FigureData:
-    return pictures.maps(table, (CONTENT + HA,), "one")
-
-
-@figure("Hierarchical attention: average attention, by pass", paper="Figure 8b")
-def fig8_average(table: Table) -> FigureData:
-    return pictures.maps(table, (CONTENT + HA,), "average")
+    return _filled(_states(table, "anisotropy", NONISO, ""), y_label="log ratio", note="0 is round.")
 
 
 @figure("How many tokens a head looks at, by layer or pass", paper="not in the report")
 def sparsity(table: Table) -> FigureData:
-    def pixels(arm: str, state: str) -> Mapping[int, Series]:
-        return {x: per_seed(math.exp, s) for x, s in table.curve("entropy", "layer", arm=arm, state=state).items()}
-
-    made = []
-    for title, arms in (("position only", (ISO, LEARNED)), ("with content", (CONTENT, CONTENT + HA))):
-        lines = [
-            _drawn(
-                table,
-                f"{arm}, {state}",
-                arm,
-                pixels(arm, state),
-                "dotted" if state == "start" else "dashed" if arm.endswith(HA) else "solid",
-                0.2 if state == "start" else -1.0,
-            )
-            for arm in arms
-            for state in ("trained", "start")
-        ]
-        made.append(Panel(title, tuple(drawn for drawn in lines if drawn.x), "layer or pass"))
-    return Curves("", tuple(made), "effective tokens", note="exp of the mean entropy.")
-
-
-@figure("How much of a head's map is the same for every picture, and how far it looks", paper="not in the report")
-def content_share(table: Table) -> FigureData:
-    arms = (CONTENT, CONTENT + HA)
-    return Curves(
-        "",
-        (
-            _by_layer(table, "positional_share", arms, "positional share", "layer or pass"),
-            _by_layer(table, "pass_change", arms, "attention that moved since the layer before", "layer or pass"),
-        ),
-        "share",
+    return _filled(
+        *(_states(table, "entropy", arm, arm, of=math.exp) for arm in (ISO, RELATIVE, CONTENT)),
+        _states(table, "entropy", hierarchical(CONTENT), hierarchical(CONTENT), "pass", math.exp),
+        y_label="effective tokens",
+        note="exp of the mean entropy.",
     )
+
+
+@figure(
+    "How much of a head's map is the same for every image, and how much changes by layer", paper="not in the report"
+)
+def content_share(table: Table) -> FigureData:
+    forms = ((CONTENT, "SA", "layer"), (hierarchical(CONTENT), "HA", "pass"))
+    return _filled(
+        *(_states(table, "positional_share", arm, f"{name}: positional share", by) for arm, name, by in forms),
+        *(_states(table, "pass_change", arm, f"{name}: moved since the {by} before", by) for arm, name, by in forms),
+        y_label="share",
+    )
+
+
+# -- Figure 2 as Gaussians around the query
+
+REACH = 6.0  # tokens to each side of the query that are drawn
+PIXELS = 132  # eleven per token
+INSIDE = (0.5, 0.9)  # mass inside the solid and inside the dotted contour
+# Nine that stay apart, the first ones of Okabe and Ito 2008; more heads begin anew
+HEADS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6E7781", "#8C510A", "#542788")
+
+
+def centres(table: Table, arm: str) -> ImageGrid:
+    """Contours of every head's Gaussian around the query: one column per layer, one row per look, then the key."""
+    rows = list(table.at(metric="head_centre", arm=arm))
+    if not rows:
+        raise TooFewSeeds(0)
+    ends = {"start": -1, "trained": 10**9}
+    states: dict[str, int] = {r["state"]: ends[r["state"]] if r["state"] in ends else r["step"] for r in rows}
+    # The last look on the way is at the trained model itself, so one of the two is enough.
+    last = max((at for at in states.values() if at < 10**9), default=-1)
+    order = sorted((s for s, at in states.items() if not (0 <= at == last)), key=states.__getitem__)
+    depth = max(r["layer"] for r in rows)
+    grid: list[list[Any]] = [
+        [
+            contours([r["gaussian"] for r in rows if r["state"] == s and r["layer"] == layer])
+            for layer in range(1, depth + 1)
+        ]
+        for s in order
+    ]
+    return figures.image_grid(
+        [*grid, [_head_key(), _token_key(), *([None] * (depth - 2))]],
+        rows=["untrained" if s == "start" else s for s in order] + ["key: heads 1 to 9; 12 x 12 tokens"],
+        columns=[f"layer {i}" for i in range(1, depth + 1)],
+        note="One colour per head, in the key row by row. Solid: half of its attention inside; dotted: nine tenths. "
+        f"Lines are the borders of tokens, up to {REACH:g} from the query (filled). Seed 0.",
+    )
+
+
+def contours(gaussians: Sequence[Sequence[float]]) -> np.ndarray:
+    """(PIXELS, PIXELS, 3) in [0, 1]; each Gaussian is centre row and column and precision a, b, c."""
+    import numpy as np
+
+    at = (np.arange(PIXELS) + 0.5) / PIXELS * 2 * REACH - REACH
+    y, x = np.meshgrid(at, at, indexing="ij")
+    step = 2 * REACH / PIXELS
+    image = np.ones((PIXELS, PIXELS, 3))
+    border = np.minimum(np.abs((y - 0.5) - np.rint(y - 0.5)), np.abs((x - 0.5) - np.rint(x - 0.5)))
+    image[border < step / 2] = 0.88
+    image[(np.abs(y) < 0.5) & (np.abs(x) < 0.5)] = 0.78
+    for i, (row, column, a, b, c) in enumerate(gaussians):
+        colour = _rgb(i)
+        dy, dx = y - row, x - column
+        form = np.sqrt(np.maximum(a * dy * dy + 2 * b * dy * dx + c * dx * dx, 0))  # Mahalanobis distance
+        slope = np.hypot(*np.gradient(form, step)) + 1e-9
+        angle = np.arctan2(dy, dx)
+        for mass in INSIDE:
+            off = np.abs(form - math.sqrt(-2 * math.log(1 - mass))) / slope / step  # in pixels from the line
+            ink = np.clip(1.3 - off, 0, 1)
+            if mass != INSIDE[0]:
+                ink = ink * (np.sin(24 * angle) > -0.2) * 0.8
+            image = image * (1 - ink[..., None]) + colour * ink[..., None]
+        middle = np.clip(2.2 - np.hypot(dy, dx) / step, 0, 1)[..., None]
+        image = image * (1 - middle) + colour * middle
+    few: np.ndarray = np.rint(15 * image) / 15  # few shades make small files
+    return few
+
+
+def _rgb(head: int) -> np.ndarray:
+    import numpy as np
+
+    code = HEADS[head % len(HEADS)]
+    return np.array([int(code[k : k + 2], 16) / 255 for k in (1, 3, 5)])
+
+
+def _head_key() -> np.ndarray:
+    """The colours of heads 1 to 9, three in a row."""
+    import numpy as np
+
+    image = np.ones((PIXELS, PIXELS, 3))
+    third = PIXELS // 3
+    for i in range(9):
+        row, column = divmod(i, 3)
+        image[row * third + 6 : (row + 1) * third - 6, column * third + 6 : (column + 1) * third - 6] = _rgb(i)
+    return image
+
+
+def _token_key() -> np.ndarray:
+    """The query and the borders of tokens alone."""
+    return contours(())
+
+
+@figure("Centres of attention, isotropic heads", paper="Figure 2a")
+def fig2a_centres(table: Table) -> FigureData:
+    return centres(table, ISO)
+
+
+@figure("Centres of attention, non-isotropic heads", paper="Figure 2b")
+def fig2b_centres(table: Table) -> FigureData:
+    return centres(table, NONISO)
+
+
+# -- Figures 3 to 5 and 8: maps
+
+BRIGHT = 8.0  # times an even look, from which on a map is brightest
+SHOWN = 32  # pixels along the side of a map
+
+
+def maps(table: Table, arms: Sequence[str], view: str, note: str = "", by: str = "layer") -> ImageGrid:
+    """Layers down, heads across, arms below one another; over the image where the map is of a single one."""
+    grid: list[list[Any]] = []
+    labels: list[str] = []
+    for arm in arms:
+        cells = {(r["layer"], r["head"]): r["map"] for r in table.at(metric="head_map", arm=arm, view=view)}
+        seen = next(iter(table.at(metric="looked_at", arm=arm)), None)
+        if not cells:
+            continue
+        layers, heads = (sorted({k[i] for k in cells}) for i in (0, 1))
+        query = None if seen is None or view == "average" else seen["query"]
+        under = seen if seen is not None and view in ("one", "average") else None
+        for layer in layers:
+            grid.append([light(cells[layer, head], query, under) for head in heads])
+            labels.append(f"{arm}, {by} {layer}" if len(arms) > 1 else f"{by} {layer}")
+    if not grid:
+        raise TooFewSeeds(0)
+    across = max(map(len, grid))
+    return figures.image_grid(
+        [*grid, [_ramp(), *([None] * (across - 1))]],
+        rows=[*labels, f"0 to {BRIGHT:g} times an even look"],
+        columns=[f"head {i + 1}" for i in range(across)],
+        note=f"{note} Warm: attention; blue: the image; frame: the query. Seed 0.".strip(),
+    )
+
+
+def light(values: Sequence[float], query: int | None = None, under: Mapping[str, Any] | None = None) -> np.ndarray:
+    """A map that sums to one as light, token by token, over a faint image: (SHOWN, SHOWN, 3) in [0, 1]."""
+    import numpy as np
+
+    side = math.isqrt(len(values))
+    heat = _warm(_enlarged(np.reshape(np.array(values, float), (side, side)) * side * side / BRIGHT))
+    if under is not None:
+        image = np.reshape(np.array(under["image"], float), (-1, 32, 32)).mean(0) / 255
+        heat = heat + (1 - heat.max(2, keepdims=True)) * _enlarged(image)[..., None] * np.array([0.1, 0.35, 0.75])
+    if query is not None:
+        size = SHOWN // side
+        i, j = (v * size for v in divmod(query, side))
+        for part in (np.s_[i : i + size, [j, j + size - 1]], np.s_[[i, i + size - 1], j : j + size]):
+            heat[part] = 0.75
+    clipped: np.ndarray = np.clip(heat, 0, 1)
+    return clipped
+
+
+def _warm(share: np.ndarray) -> np.ndarray:
+    """Black over red and orange to pale yellow, for shares of the brightest."""
+    import numpy as np
+
+    ramps = ((1.8, 0.0), (1.7, 0.5), (2.5, 1.7))
+    share = np.clip(share, 0, 1)[..., None]
+    return np.concatenate([np.clip(rise * share - start, 0, 1) for rise, start in ramps], -1)
+
+
+def _ramp() -> np.ndarray:
+    import numpy as np
+
+    return _warm(np.tile(np.linspace(0, 1, SHOWN), (SHOWN, 1)))
+
+
+def _enlarged(grid: np.ndarray) -> np.ndarray:
+    import numpy as np
+
+    at = np.arange(SHOWN) * len(grid) // SHOWN
+    large: np.ndarray = grid[at][:, at]
+    return large
+
+
+@figure("Attention of a middle query on one image", paper="Figure 3")
+def fig3_maps(table: Table) -> FigureData:
+    return maps(table, (RELATIVE, CONTENT), "one")
+
+
+@figure("The same, averaged over images", paper="Figure 4")
+def fig4_maps(table: Table) -> FigureData:
+    return maps(table, (RELATIVE, CONTENT), "many", "Mean over 50 test images.")
+
+
+@figure("Average attention: what each token gets, mean over queries", paper="Figures 5, 9 to 23")
+def fig5_average(table: Table) -> FigureData:
+    note = "Equation 4 as printed would be constant; as in the code, the mean is over queries."
+    return maps(table, (ISO, RELATIVE, CONTENT), "average", note)
+
+
+@figure("Hierarchical attention: one query, by pass", paper="Figure 8a")
+def fig8_maps(table: Table) -> FigureData:
+    return maps(table, (hierarchical(CONTENT),), "one", by="pass")
+
+
+@figure("Hierarchical attention: average attention, by pass", paper="Figure 8b")
+def fig8_average(table: Table) -> FigureData:
+    return maps(table, (hierarchical(CONTENT),), "average", by="pass")
 
 
 # -- Table 3
@@ -258,186 +386,169 @@ def content_share(table: Table) -> FigureData:
 
 @figure("Independent layers against hierarchical attention", paper="Table 3")
 def table3_accuracy(table: Table) -> FigureData:
-    return _bars(
-        table,
-        {arm: (arm, arm + HA) for arm in FAMILIES},
-        ("SA: layers of their own", "HA: one shared block"),
-        "One recipe for both.",
-    )
+    groups = {base: (base, hierarchical(base)) for base in FAMILIES}
+    return _bars(table, groups, ("SA: layers of their own", "HA: one shared block"), "One recipe for both.")
 
 
-@figure("Time a picture and parameters, hierarchical over independent", paper="Table 3")
+@figure("Time per image and parameters, hierarchical over independent", paper="Table 3")
 def table3_cost(table: Table) -> FigureData:
     size = measures.timed_size(table)
-    ratios = {x: r for x, arm in enumerate(FAMILIES) if (r := measures.time_ratio(table, arm, size))}
-    try:
-        found = measures.numbers(table, "size", "net")
-        counts = {x: {0: found[arm + HA] / found[arm]} for x, arm in enumerate(FAMILIES)}
-    except TooFewSeeds:
-        counts = {}
-    lines = (
-        line(TIME, ratios, family="attention", shade=0.7),
-        line(COUNT, counts, family="attention", shade=0.25, dash="dashed"),
+    sizes = measures.counted(table, "size", "net")
+    ratios = {x: measures.time_ratio(table, base, size) for x, base in enumerate(FAMILIES)}
+    counts = {x: {0: sizes[hierarchical(base)] / sizes[base]} for x, base in enumerate(FAMILIES)}
+    drawn = (("time", ratios, PAPER_TIMES, 0.7, "solid"), ("parameters", counts, PAPER_COUNTS, 0.25, "dashed"))
+    by = ", ".join(
+        f"{base} {_mean(measures.milliseconds(table, base, 'SA', size)):.3g} and "
+        f"{_mean(measures.milliseconds(table, base, 'HA', size)):.3g}"
+        for base in FAMILIES
     )
-    marks = [
-        Mark(x, y, line=label)
-        for label, values in ((TIME, PAPER_TIMES), (COUNT, PAPER_COUNTS))
-        for x, y in enumerate(values)
-        if ratios or counts
-    ]
-    told = ", ".join(
-        f"{arm} {mean(sa):.3g} and {mean(ha):.3g}"
-        for arm in FAMILIES
-        if (sa := measures.time(table, arm, "SA", size)) and (ha := measures.time(table, arm, "HA", size))
-    )
-    what = "the report's sizes" if size == "paper" else "this study's sizes"
     return Bars(
         "",
         FAMILIES,
-        lines,
+        tuple(line(label, curve, family="attention", shade=shade, dash=dash) for label, curve, _, shade, dash in drawn),
         "",
         "HA over SA",
         False,
         False,
-        tuple(marks),
-        f"Untrained nets of {what}, in turns at batch 1 on one core; the report timed a GPU. Milliseconds, SA "
-        f"and HA: {told}. Parameters are counted at the report's sizes.",
+        tuple(Mark(x, y, line=label) for label, _, values, *_ in drawn for x, y in enumerate(values)),
+        f"Untrained models of {'the report' if size == 'paper' else 'this study'}'s sizes, in turns at batch 1 on "
+        f"{measures.timed_on(table)}; the report timed a GPU. Milliseconds, SA and HA: {by}. Parameters are counted at "
+        "the report's sizes.",
     )
 
 
-def mean(series: Series) -> float:
+def _mean(series: Series) -> float:
+    if not series:
+        raise TooFewSeeds(0)
     return sum(series.values()) / len(series)
 
 
 @figure("What hierarchical attention is made of: sharing, frozen keys, depth", paper="not in the report")
 def factorial(table: Table) -> FigureData:
-    names = {"": "neither (SA)", ", shared": "shared weights", ", frozen keys": "frozen keys", HA: "both (HA)"}
-    both = ONE_SHELL if accuracy(table, CONTENT + ONE_SHELL) else HA
-    groups = {
-        names[twist]: (CONTENT + (both if twist == HA else twist), CONTENT + twist + ", half as deep")
-        for twist in INGREDIENTS
-    }
+    names = ("neither (SA)", "shared weights", "frozen keys", "both (HA)")
+    whole = {name: name for name in INGREDIENTS}
+    if accuracy(table, ONE_SHELL):
+        whole[hierarchical(CONTENT)] = ONE_SHELL
+    _some(table, [half_as_deep(name) for name in INGREDIENTS])
+    groups = {label: (whole[name], half_as_deep(name)) for label, name in zip(names, INGREDIENTS, strict=True)}
     return _bars(table, groups, ("full depth", "half as deep"), f"{CONTENT}, at one recipe.")
+
+
+def _some(table: Table, arms: Sequence[str]) -> None:
+    """A figure that is about these arms is left out where none of them has been run."""
+    if not any(accuracy(table, arm) for arm in arms):
+        raise TooFewSeeds(0)
 
 
 # -- what else
 
 
-@figure("What the reproduction's slips change: accuracy with minus without", paper="not in the report")
+@figure("What the slips of the published code change: accuracy with minus without", paper="not in the report")
 def slips(table: Table) -> FigureData:
-    inside = {base: minus(accuracy(table, arm), accuracy(table, base)) for arm, base in DEFECTS.items()}
-    tested = {
+    found = {s.label: minus(accuracy(table, s.arm), accuracy(table, s.without)) for s in SLIPS}
+    found = {label: series for label, series in found.items() if series}
+    return Bars(
+        "",
+        tuple(found),
+        (line("with − without", dict(enumerate(found.values())), family="attention"),),
+        "",
+        "accuracy, with − without",
+        False,
+        True,
+        note="Paired by seed. Centre: the second centre of a Gaussian added where it should multiply; flipped: content "
+        "compared at transposed pixels; noise token: a class token drawn anew at every pass; raw attention: SAN's "
+        "attention before its norm; one key map: the first block's keys for the second too.",
+    )
+
+
+@figure("What testing in training mode changes: accuracy with minus without", paper="not in the report")
+def train_mode(table: Table) -> FigureData:
+    found = {
         arm: minus(table.series("accuracy_in_train_mode", arm=arm), accuracy(table, arm))
         for arm in (RESNET, PAIR, PATCH, VIT)
     }
-    arms = [arm for arm in (ISO, NONISO, CONTENT, VIT, RESNET, PAIR, PATCH) if inside.get(arm) or tested.get(arm)]
-    lines = [
-        line(
-            label,
-            {x: found[arm] for x, arm in enumerate(arms) if found.get(arm)},
-            family="attention",
-            shade=shade,
-            dash=dash,
-        )
-        for label, found, shade, dash in (
-            ("slip in the net", inside, 0.3, "solid"),
-            ("tested in training mode", tested, 0.7, "dashed"),
-        )
-    ]
-    short = {ISO: "iso", NONISO: "non-iso", PAIR: "SAN pair", PATCH: "SAN patch"}  # room for seven letters
+    found = {arm: series for arm, series in found.items() if series}
     return Bars(
         "",
-        tuple(short.get(a, a) for a in arms),
-        tuple(lines),
+        tuple(found),
+        (line("training mode − evaluation", dict(enumerate(found.values())), family="attention"),),
         "",
-        "points of accuracy",
+        "accuracy, with − without",
         False,
         True,
-        note="Paired by seed. In the net: centres of Gaussian heads added where they multiply, content "
-        "compared at transposed pixels, a class token of noise. In training mode batch norms use and "
-        "learn from the test pictures.",
+        note="Paired by seed. In training mode batch norms use and learn from the test images, as published.",
     )
 
 
-@figure("Accuracy on few and on many pictures", paper="not in the report")
+@figure("Accuracy on few and on many images", paper="not in the report")
 def data_size(table: Table) -> FigureData:
-    return _bars(
-        table,
-        {arm: (arm + FEW, arm) for arm in (ISO, LEARNED, CONTENT)},
-        ("few pictures", "many pictures"),
-        "Equal presentations.",
-    )
+    _some(table, list(map(on_few, TABLE2)))
+    groups = {base: (on_few(base), base) for base in TABLE2}
+    return _bars(table, groups, ("few distinct images", "many"), "Equal images seen.")
 
 
 @figure(
-    "Attention made from a trained convolution net: accuracy before and after training on", paper="not in the report"
+    "Attention made from a trained convolution model: accuracy before and after training on", paper="not in the report"
 )
 def conversion_accuracy(table: Table) -> FigureData:
     forms = table.at(metric="converted_accuracy").values("form")
     lines = [
         line(
             f"{when} training on",
-            {x: table.series("converted_accuracy", form=f, when=when) for x, f in enumerate(forms)},
+            {x: table.series("converted_accuracy", form=form, when=when) for x, form in enumerate(forms)},
             family="attention",
             shade=shade,
+            dash=dash,
         )
-        for when, shade in (("before", 0.25), ("after", 0.75))
+        for when, shade, dash in (("before", 0.25, "dashed"), ("after", 0.75, "solid"))
     ]
     return Bars("", tuple(forms), tuple(lines), "", "test accuracy", False, True, note=_conversion_note(table))
 
 
-@figure(
-    "Does it stay a convolution? Distance of each layer from the nearest one, and drift of centres",
-    paper="not in the report",
-)
+@figure("Does it stay a convolution? Distance from the nearest one, and drift of centres", paper="not in the report")
 def conversion_drift(table: Table) -> FigureData:
+    families = dict(
+        zip(table.at(metric="nearest_distance").values("form"), ("attention", "hybrid", "mlp"), strict=False)
+    )
+
     def panel(title: str, metric: str, whens: Sequence[str]) -> Panel:
-        lines = []
-        for form in table.at(metric=metric).values("form"):
+        lines: list[Line] = []
+        for form, family in families.items():
             for when in whens:
                 curve = table.curve(metric, "layer", form=form, when=when)
-                lines.append(
-                    line(
-                        f"{form}, {when}",
-                        curve,
-                        family="attention",
-                        shade=0.7 if "exact" in form else 0.3,
-                        dash="dotted" if when == "before" else "solid",
-                    )
-                )
+                dash, shade = ("dotted", 0.3) if when == "before" else ("solid", 0.6)
+                lines.append(line(f"{form}, {when}", curve, family=family, shade=shade, dash=dash))
         return Panel(title, tuple(drawn for drawn in lines if drawn.x), "layer")
 
-    return Curves(
-        "",
-        (
-            panel("distance from the nearest convolution", "nearest_distance", ("before", "after")),
-            panel("drift of centres (pixels)", "centre_drift", ("after",)),
-        ),
-        "",
+    return _filled(
+        panel("distance from the nearest convolution", "nearest_distance", ("before", "after")),
+        panel("drift of centres (pixels)", "centre_drift", ("after",)),
+        y_label="share of the kernel, and pixels",
         note="The distance is the part of the kernel outside the convolution's shifts, from 0 to 1.",
     )
 
 
 def _conversion_note(table: Table) -> str:
     words = []
-    for form in table.at(metric="logit_difference").values("form"):
-        if form != "convolution":
-            apart = table.series("logit_difference", form=form, when="before")
-            same = table.series("agreement", form=form, when="before")
-            words.append(
-                f"{form}: largest difference of logits {max(apart.values()):.1e}, "
-                f"{100 * min(same.values()):.1f} % or more of the answers the same"
-            )
+    for form in table.at(metric="nearest_distance").values("form"):
+        apart = table.series("logit_difference", form=form, when="before")
+        same = table.series("agreement", form=form, when="before")
+        words.append(
+            f"{form}: largest difference of logits {max(apart.values()):.1e}, "
+            f"{100 * min(same.values()):.1f} % or more of the answers the same"
+        )
     return "Right after conversion, " + "; ".join(words) + "." if words else ""
 
 
 @figure("Leakage of a head by α, as a power of ten", paper="not in the report")
 def leakage(table: Table) -> FigureData:
     rows = {r["alpha"]: {0: math.log10(r["value"])} for r in table.at(metric="leakage") if r["value"] > 0}
+    if not rows:
+        raise TooFewSeeds(0)
     curve = dict(sorted(rows.items()))
     law = Fit("4 exp(−α)", "attention", tuple(curve), tuple(math.log10(4 * math.exp(-a)) for a in curve))
     drawn = line("attention outside the head's own pixel", curve, family="attention")
-    return Curves("", (Panel("", (drawn,), "α", None, False, (), (law,) if curve else ()),), "power of ten")
+    return Curves("", (Panel("", (drawn,), "α", 2, False, (), (law,)),), "power of ten")
 
 
 FIGURES = (
@@ -459,6 +570,7 @@ FIGURES = (
     fig8_maps,
     fig8_average,
     slips,
+    train_mode,
     data_size,
     conversion_accuracy,
     conversion_drift,

@@ -1,9 +1,9 @@
-"""The figures of the study; the report has none."""
+"""The figures of the study; the report has none. One without its rows stays empty and is left out."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from saccade import stats
@@ -13,241 +13,224 @@ from saccade.report.figures import Bars, Curves, FigureData, Heatmap, Line, Mark
 from saccade.spec import Estimate
 from saccade.stats import TooFewSeeds
 from saccade.studies.block_ablations import measures
-from saccade.studies.block_ablations.arms import CONV, VIT
+from saccade.studies.block_ablations.arms import (
+    BARE,
+    CONV,
+    CONV_EPOCHS,
+    CONV_SIZES,
+    CONV_V2,
+    CONV_V3,
+    DEEPER,
+    DROPOUT,
+    HALF_PATCH,
+    HEADS,
+    PARALLEL,
+    POST,
+    PRINTED,
+    PRINTED_AGAIN,
+    SKIP,
+    VIT,
+    VIT_EPOCHS,
+    VIT_SIZES,
+    WIDER,
+)
 from saccade.study import figure
 
-LATER = "No rows yet."
-# What the report prints for an arm, and for the baseline in the same place.
-PRINTED = {
-    "ConvNet v1": (0.8015, 0.8015),
-    "ConvNet v2": (0.7825, 0.8015),
-    "ConvNet v3": (0.8089, 0.8015),
-    "ViT v1": (0.5153, 0.5153),
-    "ViT v2": (0.4889, 0.4963),
-    "ViT v3": (0.5026, 0.4963),
-    "ViT with dropout": (0.5026, 0.5153),
-    "ViT, half the patch": (0.5681, 0.5153),
-    "ViT, wider": (0.5090, 0.5153),
-    "deeper": (0.5121, 0.5153),
-    "ViT, 8 heads": (0.5143, 0.5153),
+FAMILIES = {CONV: ("ConvNet", "cnn"), VIT: ("ViT", "vit")}  # by the baseline that an arm is compared with
+IN_BLOCKS = {CONV_V2: "Conv v2", CONV_V3: "Conv v3", POST: "ViT v2", PARALLEL: "ViT v3", SKIP: "one skip"}
+OF_SIZES = {DROPOUT: "drop- out", HALF_PATCH: "half patch", WIDER: "wider", DEEPER: "deeper", HEADS: "8 heads"}
+ALL_ARMS = (CONV, CONV_V2, CONV_V3, VIT, POST, PARALLEL, SKIP, DROPOUT, HALF_PATCH, WIDER, DEEPER, HEADS, BARE)
+MOVES = {
+    ("shift", 1.0): "shift 1",
+    ("shift", 0.5): "shift ½",
+    ("padded_shift", 1.0): "padded 1",
+    ("rotate", 90.0): "turn 90°",
+    ("rotate", 15.0): "turn 15°",
+    ("flip", 1.0): "mirror",
+    ("flip_down", 1.0): "head down",
+    ("scale", 0.9): "size 0.9",
 }
-LOOK = {"ConvNet": "cnn", "ViT": "vit"}
-SHORT = {
-    "ConvNet v1": "Conv v1",
-    "ConvNet v2": "Conv v2",
-    "ConvNet v3": "Conv v3",
-    "ViT v3, single skip": "v3, one skip",
-    "ViT without positions": "no codes",
-    "ViT with dropout": "dropout",
-    "ViT, half the patch": "half patch",
-    "ViT, wider": "wider",
-    "ViT, 8 heads": "8 heads",
-}
-MOVES = (
-    ("shift", 1.0),
-    ("shift", 0.5),
-    ("padded_shift", 1.0),
-    ("rotate", 90.0),
-    ("rotate", 15.0),
-    ("flip", 1.0),
-    ("flip_down", 1.0),
-    ("scale", 0.9),
-)
-SAID = {
-    "shift": "shift {:g}",
-    "padded_shift": "padded {:g}",
-    "rotate": "turn {:g}°",
-    "flip": "mirror",
-    "flip_down": "head down",
-    "scale": "size {:g}",
-}
+LAYERS = {"output": "logits (invariance)", "stem.0": "first convolution", "embed": "patch embedding"}
 SMALLEST = 1e-16
-NAMES = {"output": "logits (invariance)", "stem.0": "first convolution", "embed": "patch embedding"}
 
 
-def _arms(table: Table) -> list[str]:
-    """Arms at the study's training size, baselines first; of the depths only the report's, as they have a figure."""
-    try:
-        found = {r["arm"] for r in table.at(metric="accuracy", split="test", p=measures.whole(table))}
-        found = {a for a in found if "depth" not in a or a == measures.deeper_arm(table)}
-    except TooFewSeeds:
-        return []
-    first = [a for a in PRINTED if a in found]
-    return sorted(found, key=lambda a: (a.startswith("ViT"), first.index(a) if a in first else len(first), a))
+def _present(table: Table, arms: Sequence[str]) -> list[str]:
+    return [a for a in arms if measures.score(table, a)]
 
 
-def _short(arm: str) -> str:
-    return "deeper" if "depth" in arm else SHORT.get(arm, arm)
-
-
-def _printed(table: Table, arm: str) -> tuple[float, float] | None:
-    try:
-        deep = measures.deeper_arm(table)
-    except TooFewSeeds:
-        deep = ""
-    return PRINTED.get("deeper" if arm == deep else arm)
-
-
-def _bars(table: Table, arms: Sequence[str], of: Any, marks: Sequence[Mark], y_label: str, note: str) -> Bars:
-    lines = []
-    for family, look in LOOK.items():
-        curve: dict[int, Series] = {i: of(arm) for i, arm in enumerate(arms) if arm.startswith(family)}
-        gaps = [g for arm in arms if arm.startswith(family) for g in table.at(arm=arm).gaps]
-        lines.append(line(family, curve, family=look, gaps=gaps))
+def _changes(table: Table, names: dict[str, str], printed: Callable[[str], float]) -> Bars:
+    """The change against the baseline, and the report's own beside it."""
+    arms = _present(table, list(names))
+    lines, marks = [], []
+    for plain, (label, family) in FAMILIES.items():
+        own = [(i, a) for i, a in enumerate(arms) if measures.baseline(a, table) == plain]
+        if not own:
+            continue
+        curve: dict[int, Series] = {i: measures.gain(table, a, plain) for i, a in own}
+        lines.append(line(label, curve, family=family, gaps=[g for _, a in own for g in table.at(arm=a).gaps]))
+        marks += [Mark(i, PRINTED[a] - printed(a), line=label) for i, a in own if a in PRINTED]
     return Bars(
         "",
-        tuple(_short(a) for a in arms),
+        tuple(names[a] for a in arms),
         tuple(lines),
         "",
-        y_label,
+        "change of test accuracy",
         False,
         True,
         tuple(marks),
-        note if arms else LATER,
+        "Paired by seed. Diamonds: the report's single runs, whose differences have a standard error of about 2 "
+        "points.",
     )
 
 
-@figure("Every change against its baseline", paper="tables of parts 1c, 2c and 3c")
-def changes(table: Table) -> FigureData:
-    arms = [a for a in _arms(table) if a not in (CONV, VIT)]
-    marks = [
-        Mark(i, found[0] - found[1], line=a.partition(" ")[0].rstrip(","))
-        for i, a in enumerate(arms)
-        if (found := _printed(table, a))
-    ]
-    return _bars(
-        table,
-        arms,
-        lambda a: measures.gain(table, a, measures.baseline_of(a)),
-        marks,
-        "change of test accuracy",
-        "Paired by seed. Diamonds: the report's single runs, whose differences have a standard error of about "
-        "2 points.",
-    )
+@figure("Every change inside the blocks against its baseline", paper="tables of parts 1c and 2c")
+def changes_in_blocks(table: Table) -> FigureData:
+    return _changes(table, IN_BLOCKS, lambda a: PRINTED[CONV] if a in (CONV_V2, CONV_V3) else PRINTED_AGAIN)
 
 
-@figure("Test accuracy of every arm", paper="tables of parts 1c, 2b, 2c and 3c")
+@figure("Every change of the ViT's sizes against its baseline", paper="table of part 3c")
+def changes_of_sizes(table: Table) -> FigureData:
+    return _changes(table, {**OF_SIZES, BARE: "no codes"}, lambda a: PRINTED[VIT])
+
+
+@figure("Test accuracy of every arm, ours and the report's", paper="tables of parts 1c, 2b, 2c and 3c")
 def accuracies(table: Table) -> FigureData:
-    arms = _arms(table)
-    marks = [
-        Mark(i, found[0], line=a.partition(" ")[0].rstrip(","))
-        for i, a in enumerate(arms)
-        if (found := _printed(table, a))
-    ]
-    return _bars(
-        table,
-        arms,
-        lambda a: measures.score(table, a),
-        marks,
+    arms = _present(table, ALL_ARMS)
+
+    def cells(arm: str) -> tuple[Estimate | None, ...]:
+        said = PRINTED.get(arm)
+        return stats.estimate(measures.score(table, arm)), None if said is None else _exact(said)
+
+    return Heatmap(
+        "",
+        tuple(cells(a) for a in arms),
+        tuple(arms),
+        ("here", "report"),
+        "",
+        "",
         "test accuracy",
-        "Diamonds: the report, most likely on Imagenette and with longer training.",
+        percent=True,
+        note="The report's images were most likely Imagenette's, its models larger.",
     )
+
+
+@figure("What each change costs, relative to the baseline", paper="not in the report")
+def costs(table: Table) -> FigureData:
+    arms = [a for a in _present(table, ALL_ARMS) if a not in FAMILIES]
+    pairs = [(a, measures.cost_of(table, a), measures.cost_of(table, measures.baseline(a, table))) for a in arms]
+    known = [(a, mine, other) for a, mine, other in pairs if mine and other]
+    told = [f"{a}: {c[0]:,} and {c[1]:,}" for a in (CONV, VIT) if (c := measures.cost_of(table, a))]
+    return Heatmap(
+        "",
+        tuple(tuple(_exact(mine[k] / other[k]) for k in (0, 1)) for _, mine, other in known),
+        tuple(a for a, *_ in known),
+        ("parameters", "multiply-adds"),
+        "",
+        "",
+        "times the baseline",
+        note="Baselines, parameters and multiply-adds per image: " + "; ".join(told) + ".",
+    )
+
+
+def _exact(value: float) -> Estimate:
+    return Estimate(value, value, value, 0, "exact")
 
 
 @figure("Pre-norm and post-norm by depth", paper="part 2c, conjecture")
 def depth(table: Table) -> FigureData:
     lines = []
-    for block, label, dash in (("v1", "v1, pre-norm", "solid"), ("v2", "v2, post-norm", "dashed")):
-        try:
-            curve = measures.by_depth(table, block)
-        except TooFewSeeds:
-            curve = {}
-        lines.append(
-            line(
-                label,
-                curve,
-                family="vit",
-                dash=dash,
-                shade=0.6 if block == "v1" else 0.35,
-                gaps=table.at(model="vit", block=block).gaps,
-            )
-        )
+    for block, label, dash, shade in (("v1", "v1, pre-norm", "solid", 0.6), ("v2", "v2, post-norm", "dashed", 0.25)):
+        curve = measures.by_depth(table, block)
+        if len(curve) > 1:
+            lines.append(line(label, curve, family="vit", dash=dash, shade=shade))
     return Curves("", (Panel("", tuple(lines), "blocks", 2),), "test accuracy", False, True)
 
 
-@figure("ConvNet and ViT by number of training pictures", paper="question part 1")
+@figure("ConvNet and ViT by number of training images", paper="question part 1")
 def data_size(table: Table) -> FigureData:
-    lines = [
-        line(arm, measures.by_size(table, arm), family=LOOK[arm.partition(" ")[0]], gaps=table.at(arm=arm).gaps)
-        for arm in (CONV, VIT)
-    ]
-    gap = measures.minus(measures.by_size(table, CONV), measures.by_size(table, VIT))
-    lines.append(line("gap, paired", gap, family="other", dash="dotted"))
-    return Curves(
-        "",
-        (Panel("", tuple(lines), "training pictures", 2),),
-        "test accuracy, or difference",
-        False,
-        True,
-        "The same number of presentations at every size.",
-    )
+    panels = []
+    for title, conv, vit in (("equal images seen", CONV_SIZES, VIT_SIZES), ("equal epochs", CONV_EPOCHS, VIT_EPOCHS)):
+        a, b = measures.by_size(table, CONV, conv), measures.by_size(table, VIT, vit)
+        if len(a) < 2 or len(b) < 2:
+            continue
+        lines = (
+            line("ConvNet", a, family="cnn", gaps=table.at(arm=conv).gaps),
+            line("ViT", b, family="vit", gaps=table.at(arm=vit).gaps),
+            line("difference, paired", measures.apart(a, b), family="other", dash="dotted"),
+        )
+        panels.append(Panel(title, lines, "training images", 2))
+    return Curves("", tuple(panels), "test accuracy, or difference", False, True)
 
 
-def _far(table: Table, arm: str) -> float:
+# -- equivariance
+
+
+def _moves(table: Table, arm: str) -> dict[tuple[str, float], str]:
     try:
-        return measures.far(table, arm)
+        whole = measures.whole_cells(table, arm)
     except TooFewSeeds:
-        return 8.0
+        return {}
+    return {("shift", 1.0): MOVES["shift", 1.0], ("shift", whole): f"shift {whole:g}", **MOVES}
 
 
-def _moves(table: Table, arm: str) -> list[tuple[str, float]]:
-    return [MOVES[0], ("shift", _far(table, arm)), *MOVES[1:]]
-
-
-def _said(move: tuple[str, float]) -> str:
-    return SAID[move[0]].format(move[1])
-
-
-def _layers(table: Table, arm: str) -> list[str]:
-    found = table.at(arm=arm, metric="equivariance_error", scope="network").values("layer")
-    return sorted(found, key=lambda n: (n.startswith("blocks."), int(n.partition(".")[2] or 0)))
+def _cell(table: Table, arm: str, layer: str, move: tuple[str, float], trained: bool = True) -> Estimate | None:
+    found = table.series(
+        "invariance_error" if layer == "output" else "equivariance_error",
+        arm=arm,
+        layer=layer,
+        scope="network",
+        move=move[0],
+        amount=move[1],
+        region="whole",
+        trained=trained,
+    )
+    return stats.estimate(found) if found else None
 
 
 def _heat(table: Table, arm: str) -> Heatmap:
-    moves, layers = _moves(table, arm), _layers(table, arm)
-
-    def cell(layer: str, move: tuple[str, float]) -> Estimate | None:
-        name = "invariance_error" if layer == "output" else "equivariance_error"
-        found = (
-            table.series(
-                name, arm=arm, layer=layer, scope="network", move=move[0], amount=move[1], region="whole", trained=True
-            )
-            if layers
-            else {}
-        )
-        return stats.estimate(found) if found else None
-
-    rows = [*layers, "output"] if layers else []
+    moves, rows = _moves(table, arm), [*measures.layers(table, arm), "output"]
     return Heatmap(
         "",
-        tuple(tuple(cell(layer, m) for m in moves) for layer in rows),
-        tuple(NAMES.get(r, r.replace("blocks.", "after block ")) for r in rows),
-        tuple(_said(m) for m in moves),
+        tuple(tuple(_cell(table, arm, layer, m) for m in moves) for layer in rows) if moves else (),
+        tuple(LAYERS.get(r, r.replace("blocks.", "after block ")) for r in rows) if moves else (),
+        tuple(moves.values()),
         "",
         "",
         "error",
-        note=(
-            f"{arm}, trained, from the picture on. Shifts in pixels. 0: the map moves with the picture; "
-            "1: as far off as another picture's map."
-            if rows
-            else LATER
-        ),
+        note=f"{arm}, trained, from the image on. Shifts in pixels. 0: the map moves with the image; 1: as far off as "
+        "another image's map.",
     )
 
 
-@figure("ConvNet: which maps move with the picture", paper="question part 2")
+@figure("ConvNet: which maps move with the image", paper="question part 2")
 def equivariance_convnet(table: Table) -> FigureData:
     return _heat(table, CONV)
 
 
-@figure("ViT: which maps move with the picture", paper="question part 2")
+@figure("ViT: which maps move with the image", paper="question part 2")
 def equivariance_vit(table: Table) -> FigureData:
     return _heat(table, VIT)
 
 
-@figure("ViT without position codes: which maps move with the picture", paper="question part 2")
+@figure("ViT without position codes: which maps move with the image", paper="question part 2")
 def equivariance_bare(table: Table) -> FigureData:
-    return _heat(table, "ViT without positions")
+    return _heat(table, BARE)
+
+
+@figure("Do the logits stay when the image moves? Trained and untrained", paper="question part 2")
+def invariance(table: Table) -> FigureData:
+    moves = _moves(table, CONV)
+    rows = [(arm, trained) for arm in (CONV, VIT, BARE) for trained in (True, False)] if moves else []
+    return Heatmap(
+        "",
+        tuple(tuple(_cell(table, arm, "output", m, trained) for m in moves) for arm, trained in rows),
+        tuple(f"{arm}, {'trained' if trained else 'untrained'}" for arm, trained in rows),
+        tuple(moves.values()),
+        "",
+        "",
+        "change of logits",
+        note="1: as much as between two images. Shifts in pixels.",
+    )
 
 
 @figure(
@@ -256,37 +239,30 @@ def equivariance_bare(table: Table) -> FigureData:
 )
 def alone(table: Table) -> FigureData:
     asked = [
-        (CONV, "stem.0", "first convolution"),
-        (CONV, "blocks.1", "ConvNet block, stride 2"),
-        (VIT, "embed", "patch embedding"),
-        (VIT, "blocks.0", "ViT block"),
+        (CONV, "stem.0", "first convolution", "cnn", 0.3),
+        (CONV, "blocks.1", "ConvNet block, stride 2", "cnn", 0.9),
+        (VIT, "embed", "patch embedding", "vit", 0.2),
+        (VIT, "blocks.0", "ViT block", "vit", 0.8),
     ]
-    looks = [
-        ("shift", 1.0, "whole", "shift 1", 0.3),
-        ("shift", 1.0, "interior", "shift 1, interior", 0.15),
-        ("shift", 2.0, "interior", "shift 2, interior", 0.6),
-        ("permute", 1.0, "whole", "permuted", 0.9),
-    ]
+    looks = {
+        "shift 1": ("shift", 1.0, "whole"),
+        "shift 1, interior": ("shift", 1.0, "interior"),
+        "shift 2, interior": ("shift", 2.0, "interior"),
+        "permuted": ("permute", 1.0, "whole"),
+    }
     lines = []
-    for move, amount, region, label, shade in looks:
+    for arm, layer, label, family, shade in asked:
         curve: dict[int, Series] = {}
-        for i, (arm, layer, _) in enumerate(asked):
-            found = table.series(
-                "equivariance_error",
-                arm=arm,
-                layer=layer,
-                scope="alone",
-                move=move,
-                amount=amount,
-                region=region,
-                trained=True,
-            )
+        for i, (move, amount, region) in enumerate(looks.values()):
+            where: dict[str, Any] = {"arm": arm, "layer": layer, "move": move, "amount": amount, "region": region}
+            found = table.series("equivariance_error", scope="alone", trained=True, **where)
             if found:
                 curve[i] = {s: -math.log10(min(1.0, max(v, SMALLEST))) for s, v in found.items()}
-        lines.append(line(label, curve, family="other", shade=shade))
+        if curve:
+            lines.append(line(label, curve, family=family, shade=shade, dash="solid" if shade > 0.5 else "dashed"))
     return Bars(
         "",
-        tuple(name for _, _, name in asked),
+        tuple(looks),
         tuple(lines),
         "",
         "digits of agreement",
@@ -296,47 +272,6 @@ def alone(table: Table) -> FigureData:
         "Minus the decimal logarithm of the equivariance error; 15 or 16 is rounding. Zero padding breaks the "
         "border only, a stride of 2 the odd shifts, a patch all shifts but those by its side; a ViT block "
         "follows every order of its tokens.",
-    )
-
-
-@figure("Do the logits stay when the picture moves? Trained and untrained", paper="question part 2")
-def invariance(table: Table) -> FigureData:
-    moves = _moves(table, CONV)
-    lines = []
-    for arm, family, shade in ((CONV, "cnn", 0.65), (VIT, "vit", 0.65), ("ViT without positions", "vit", 0.9)):
-        for trained in (True, False):
-            curve: dict[int, Series] = {}
-            for i, (move, amount) in enumerate(moves):
-                found = table.series(
-                    "invariance_error",
-                    arm=arm,
-                    layer="output",
-                    scope="network",
-                    move=move,
-                    amount=amount,
-                    region="whole",
-                    trained=trained,
-                )
-                if found:
-                    curve[i] = found
-            lines.append(
-                line(
-                    f"{arm}, {'trained' if trained else 'untrained'}",
-                    curve,
-                    family=family,
-                    shade=shade if trained else shade - 0.45,
-                )
-            )
-    return Bars(
-        "",
-        tuple(_said(m) for m in moves),
-        tuple(lines),
-        "",
-        "change of logits",
-        False,
-        False,
-        (),
-        "1: as much as between two pictures. Shifts in pixels.",
     )
 
 
@@ -350,88 +285,67 @@ def lie(table: Table) -> FigureData:
                 i: table.series("lie_error", arm=arm, layer="output", move=m, region="whole", trained=trained)
                 for i, m in enumerate(units)
             }
-            lines.append(
-                line(
-                    f"{arm}, {'trained' if trained else 'untrained'}",
-                    curve,
-                    family=family,
-                    shade=0.65 if trained else 0.25,
-                )
-            )
+            label, shade = f"{arm}, {'trained' if trained else 'untrained'}", 0.65 if trained else 0.15
+            lines.append(line(label, curve, family=family, dash="solid" if trained else "dotted", shade=shade))
     return Bars(
         "",
         tuple(f"{m}, {u}" for m, u in units.items()),
-        tuple(lines),
+        tuple(each for each in lines if each.x),
         "",
         "change of logits",
         False,
         False,
         (),
-        "Lie derivative of the logits over the distance between two pictures' logits.",
+        "Lie derivative of the logits over the distance between two images' logits.",
     )
+
+
+@figure("Does the ViT use its position codes, and the content of images in its attention?", paper="not in the report")
+def ingredients(table: Table) -> FigureData:
+    names = {"positions": "position codes permuted", "content": "attention maps averaged over images"}
+    use = {i: table.series("use", arm=VIT, ingredient=k) for i, k in enumerate(names)}
+    return Bars(
+        "",
+        tuple(names.values()),
+        (line(VIT, use, family="vit"),),
+        "",
+        "change of logits",
+        False,
+        False,
+        (),
+        "In standard deviations of the logits over images; from 0.05 on an ingredient counts as used.",
+    )
+
+
+# -- training
 
 
 @figure("Training accuracy through the training and the test transform", paper="part 1b")
 def transforms(table: Table) -> FigureData:
-    arms = [a for a in (CONV, VIT) if a in _arms(table)]
+    kinds = {
+        "training images, training transform": ("train", "training"),
+        "training images, test transform": ("train", "test"),
+        "test images": ("test", "test"),
+    }
     lines = []
-    for split, transform, label, shade in (
-        ("train", "training", "training pictures, training transform", 0.2),
-        ("train", "test", "training pictures, test transform", 0.5),
-        ("test", "test", "test pictures", 0.85),
-    ):
-        curve = {i: measures.score(table, a, split=split, transform=transform) for i, a in enumerate(arms)}
-        lines.append(line(label, curve, family="other", shade=shade))
-    return Bars("", tuple(arms), tuple(lines), "", "accuracy", False, True, (), "" if arms else LATER)
+    for arm, (label, family) in FAMILIES.items():
+        curve = {i: measures.score(table, arm, split=s, transform=t) for i, (s, t) in enumerate(kinds.values())}
+        lines.append(line(label, curve, family=family))
+    return Bars("", tuple(kinds), tuple(each for each in lines if each.x), "", "accuracy", False, True)
 
 
-@figure("What each change costs, relative to the baseline", paper="not in the report")
-def costs(table: Table) -> FigureData:
-    arms = _arms(table)
-    found = [(measures.cost_of(table, a), measures.cost_of(table, measures.baseline_of(a))) for a in arms]
-    lines = []
-    for k, label, shade in ((0, "parameters", 0.3), (1, "multiply-adds", 0.8)):
-        points = [(i, mine[k] / other[k]) for i, (mine, other) in enumerate(found) if mine and other]
-        lines.append(
-            Line(
-                label,
-                "other",
-                tuple(float(i) for i, _ in points),
-                tuple(Estimate(v, v, v, 0, "exact") for _, v in points),
-                tuple((v,) for _, v in points),
-                shade=shade,
-            )
-        )
-    told = [f"{a}: {c[0]:,} and {c[1]:,}" for a in (CONV, VIT) if (c := measures.cost_of(table, a))]
-    return Bars(
-        "",
-        tuple(_short(a) for a in arms),
-        tuple(lines),
-        "",
-        "times the baseline",
-        False,
-        False,
-        (),
-        "Baselines, parameters and multiply-adds a picture: " + "; ".join(told) + "." if told else LATER,
-    )
-
-
-@figure("Accuracy against training presentations: is an arm under-trained?", paper="not in the report")
-def presentations(table: Table) -> FigureData:
-    try:
-        p = measures.whole(table)
-    except TooFewSeeds:
-        p = 0
+@figure("Accuracy against training images seen: does an arm still learn?", paper="not in the report")
+def images_seen(table: Table) -> FigureData:
     lines = [
         {
-            "label": f"{arm}, {label}",
-            "family": LOOK[arm.partition(" ")[0]],
+            "label": f"{label}, {what}",
+            "family": family,
             "dash": dash,
             "y": metric,
-            "where": {"arm": arm, "p": p, "split": split},
+            "where": {"arm": arm, "split": split},
         }
-        for arm in (CONV, VIT)
-        for label, metric, split, dash in (
+        for arm, (label, family) in FAMILIES.items()
+        for what, metric, split, dash in (
             ("before it is learned", "online", "online", "dashed"),
             ("held out", "watched", "held_out", "solid"),
         )
@@ -441,24 +355,26 @@ def presentations(table: Table) -> FigureData:
         y="accuracy",
         x="images",
         lines=lines,
-        x_label="training pictures shown",
+        x_label="training images seen",
         y_label="accuracy",
         y_percent=True,
     )
 
 
 FIGURES = (
-    changes,
+    changes_in_blocks,
+    changes_of_sizes,
     accuracies,
     depth,
     data_size,
     equivariance_convnet,
     equivariance_vit,
     equivariance_bare,
-    alone,
     invariance,
+    alone,
     lie,
+    ingredients,
     transforms,
     costs,
-    presentations,
+    images_seen,
 )

@@ -1,76 +1,46 @@
-"""What the claims and drawings read from the rows: scores by arm, differences, errors of equivariance, costs."""
+"""What the claims and figures read from the rows: accuracies by arm, errors of equivariance, costs."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from saccade import stats
-from saccade.lab.table import Series, Table, per_seed
-from saccade.spec import Estimate, Evidence
-from saccade.stats import TooFewSeeds
-from saccade.studies.block_ablations.arms import CONV, TRAIN, VIT, cost
+from saccade.lab.table import Series, Table, minus
+from saccade.studies.block_ablations.arms import CONV, DEEPER, POST, POST_DEPTHS, PRE_DEPTHS, VIT
 
-LEARNED = 0.2  # test accuracy from which an arm counts as trained: twice what guessing gives
-ROUNDING = 1e-9  # an equivariance error up to here is none, in float64
-CLOSE = 0.1  # up to here a map moves approximately with the picture; 1 is another picture's map
-
-Test = Callable[[Table], Evidence]
+CLASSES = 10
 
 
-def whole(table: Table) -> int:
-    """The training set size of all arms but those of the data-size factor."""
-    ps = table.at(metric="accuracy", split="test").values("p")
-    if not ps:
-        raise TooFewSeeds(0)
-    return TRAIN if TRAIN in ps else int(ps[-1])
+def score(table: Table, arm: str, metric: str = "accuracy", split: str = "test", transform: str = "test") -> Series:
+    """One number per seed, of an arm that stands for one model and one training set."""
+    return table.series(metric, arm=arm, split=split, transform=transform)
 
 
-def score(
-    table: Table, arm: str, metric: str = "accuracy", split: str = "test", transform: str = "test", p: int = 0
-) -> Series:
-    return table.series(metric, arm=arm, split=split, transform=transform, p=p or whole(table))
-
-
-def gain(table: Table, arm: str, than: str, metric: str = "accuracy", p: int = 0) -> Series:
+def gain(table: Table, arm: str, than: str, metric: str = "accuracy") -> Series:
     """Paired by seed: arm minus the other one."""
-    a, b = score(table, arm, metric, p=p), score(table, than, metric, p=p)
-    return per_seed(lambda x, y: x - y, a, b)
+    return minus(score(table, arm, metric), score(table, than, metric))
 
 
 def by_depth(table: Table, block: str) -> dict[int, Series]:
-    """Accuracy against depth, of the arms that differ in nothing else from the baseline."""
-    rows = table.at(metric="accuracy", split="test", model="vit", block=block, p=whole(table))
-    return {
-        d: found
-        for d in rows.values("depth")
-        for arm in rows.at(depth=d).values("arm")
-        if arm in (f"ViT {block}", f"ViT {block}, depth {d}") and (found := score(table, arm))
-    }
+    """Accuracy against depth, of the arms that differ in nothing else."""
+    arms = {"v1": (VIT, DEEPER, PRE_DEPTHS), "v2": (POST, POST_DEPTHS)}[block]
+    return table.curve("accuracy", "depth", arm=arms, split="test", transform="test")
 
 
-def by_size(table: Table, arm: str) -> dict[int, Series]:
-    return table.curve("accuracy", "p", arm=arm, split="test", transform="test")
+def by_size(table: Table, arm: str, series: str) -> dict[int, Series]:
+    """Accuracy against training images: the baseline and the series of its other sizes."""
+    return table.curve("accuracy", "p", arm=(arm, series), split="test", transform="test")
 
 
-def minus(a: Mapping[int, Series], b: Mapping[int, Series]) -> dict[int, Series]:
-    return {x: per_seed(lambda u, v: u - v, a[x], b[x]) for x in a if x in b}
+def apart(a: Mapping[int, Series], b: Mapping[int, Series]) -> dict[int, Series]:
+    """a - b at every point that both curves have."""
+    return {x: minus(a[x], b[x]) for x in a if x in b}
 
 
-def untaught(table: Table, *arms: str) -> str:
-    """Why no claim may rest on these arms."""
-    for arm in arms:
-        reached = score(table, arm)
-        if reached and (mean := sum(reached.values()) / len(reached)) < LEARNED:
-            return f"{arm} is under-trained (test accuracy {100 * mean:.0f} %, below {100 * LEARNED:.0f})"
-    return ""
-
-
-def taught(*arms: str) -> Callable[[Test], Test]:
-    """A claim's test that is blocked unless these arms have learned."""
-    return lambda test: lambda table: replace(test(table), blocked=untaught(table, *arms))
+def told(curve: Mapping[int, Series]) -> str:
+    """As in `+1.9 at 2, +0.5 at 4`, in points."""
+    return ", ".join(f"{100 * stats.estimate(s).value:+.1f} at {x}" for x, s in curve.items() if s)
 
 
 def beside(table: Table, arm: str, than: str) -> str:
@@ -78,14 +48,63 @@ def beside(table: Table, arm: str, than: str) -> str:
     words = []
     change = gain(table, arm, than, "loss")
     if change:
-        words.append(f"loss {sum(change.values()) / len(change):+.3f}")
+        words.append(f"loss {stats.estimate(change).value:+.3f}")
     mine, other = cost_of(table, arm), cost_of(table, than)
     if mine and other:
         words.append(f"parameters x {mine[0] / other[0]:.2f}, multiply-adds x {mine[1] / other[1]:.2f}")
     return "; ".join(words)
 
 
+# -- equivariance
+
+
+def moved(table: Table, arm: str, metric: str, layer: str, amount: float, *, trained: bool = True) -> Series:
+    """The error of a layer's map, or of the output, when the image is shifted in a circle."""
+    return table.series(
+        metric, arm=arm, layer=layer, move="shift", amount=amount, scope="network", region="whole", trained=trained
+    )
+
+
+def first_and_last(table: Table, arm: str) -> tuple[str, str]:
+    """The names of the first and the last block that were looked at."""
+    names = [n for n in table.at(arm=arm, metric="equivariance_error").values("layer") if n.startswith("blocks.")]
+    if not names:
+        raise stats.TooFewSeeds(0)
+    names.sort(key=_number)
+    return names[0], names[-1]
+
+
+def layers(table: Table, arm: str) -> list[str]:
+    """What comes before the blocks, then the blocks in their order."""
+    found = table.at(arm=arm, metric="equivariance_error", scope="network").values("layer")
+    return sorted(found, key=lambda n: (n.startswith("blocks."), _number(n)))
+
+
+def _number(layer: str) -> int:
+    return int(layer.partition(".")[2] or 0)
+
+
+def whole_cells(table: Table, arm: str) -> float:
+    """The largest shift that was asked: by whole patches and whole cells of the last map."""
+    found = table.at(arm=arm, metric="invariance_error", layer="output", move="shift").values("amount")
+    if not found:
+        raise stats.TooFewSeeds(0)
+    return float(found[-1])
+
+
+def extremes(table: Table, arm: str, metric: str, **where: Any) -> tuple[float, float]:
+    """The smallest and the largest value over seeds, trained and untrained."""
+    found = [r["value"] for r in table.at(arm=arm, metric=metric, **where)]
+    if not found:
+        raise stats.TooFewSeeds(0)
+    return min(found), max(found)
+
+
+# -- costs, for ten classes
+
+
 def cost_of(table: Table, arm: str) -> tuple[int, int] | None:
+    """Parameters and multiply-adds per image of an arm that was run."""
     row = next(iter(table.at(arm=arm, metric="parameters")), None)
     if row is None:
         return None
@@ -93,83 +112,50 @@ def cost_of(table: Table, arm: str) -> tuple[int, int] | None:
     return cost(row["model"], {k: row[k] for k in names if k in row}, int(row.get("size", 32)))
 
 
-def counted(table: Table, arm: str) -> int | None:
-    """Parameters as the trained net has them."""
-    row = next(iter(table.at(arm=arm, metric="parameters")), None)
-    return None if row is None else int(row["value"])
+def cost(model: str, args: Mapping[str, Any], side: int = 32) -> tuple[int, int]:
+    """Parameters and multiply-adds per image."""
+    if model == "vit":
+        return parameters_of_vit(**args), operations_of_vit(**args)
+    return parameters_of_convnet(**args), operations_of_convnet(**args, image=side)
 
 
-# -- equivariance
+def parameters_of_vit(*, patch: int, dim: int, depth: int, image: int, positions: bool = True, **rest: Any) -> int:
+    tokens = (image // patch) ** 2 + 1
+    block = 12 * dim**2 + 13 * dim
+    codes = tokens * dim if positions else 0
+    return (3 * patch**2 + 1) * dim + dim + codes + depth * block + 2 * dim + (dim + 1) * CLASSES
 
 
-def moved(table: Table, arm: str, metric: str, **where: Any) -> Series:
-    return table.series(metric, arm=arm, p=whole(table), **where)
+def operations_of_vit(*, patch: int, dim: int, depth: int, image: int, **rest: Any) -> int:
+    """Multiply-adds per image, forward, of the model as drawn: every token through every block."""
+    patches = (image // patch) ** 2
+    tokens = patches + 1
+    return patches * 3 * patch**2 * dim + depth * (12 * tokens * dim**2 + 2 * tokens**2 * dim) + CLASSES * dim
 
 
-def first_and_last(table: Table, arm: str) -> tuple[str, str]:
-    """The names of the first and the last block that were looked at."""
-    names = [n for n in table.at(arm=arm, metric="equivariance_error").values("layer") if n.startswith("blocks.")]
-    if not names:
-        raise TooFewSeeds(0)
-    names.sort(key=lambda n: int(n.partition(".")[2]))
-    return names[0], names[-1]
+def parameters_of_convnet(*, width: int, stages: Sequence[int], stem: str = "cifar", **rest: Any) -> int:
+    found, inside = 3 * width * (9 if stem == "cifar" else 49) + 2 * width, width
+    for stage, count in enumerate(stages):
+        out = width << stage
+        for _ in range(count):
+            found += 9 * (inside + out) * out + 4 * out + (inside * out + 2 * out if inside != out else 0)
+            inside = out
+    return found + (inside + 1) * CLASSES
 
 
-def far(table: Table, arm: str) -> float:
-    """The largest shift: whole patches and whole strides."""
-    found = table.at(arm=arm, metric="invariance_error", layer="output", move="shift").values("amount")
-    if not found:
-        raise TooFewSeeds(0)
-    return float(found[-1])
+def operations_of_convnet(
+    *, width: int, stages: Sequence[int], stem: str = "cifar", image: int = 32, **rest: Any
+) -> int:
+    side = image if stem == "cifar" else image // 2
+    found, inside = side**2 * 3 * width * (9 if stem == "cifar" else 49), width
+    side = side if stem == "cifar" else side // 2
+    for stage, count in enumerate(stages):
+        out, side = width << stage, side if stage == 0 else side // 2
+        for _ in range(count):
+            found += side**2 * (9 * (inside + out) * out + (inside * out if inside != out else 0))
+            inside = out
+    return found + inside * CLASSES
 
 
-def worst(table: Table, arm: str, metric: str, **where: Any) -> float:
-    """The largest value over seeds, trained or not."""
-    found = [r["value"] for r in table.at(arm=arm, metric=metric, **where)]
-    if not found:
-        raise TooFewSeeds(0)
-    return float(max(found))
-
-
-def mildest(table: Table, arm: str, metric: str, **where: Any) -> float:
-    found = [r["value"] for r in table.at(arm=arm, metric=metric, **where)]
-    if not found:
-        raise TooFewSeeds(0)
-    return float(min(found))
-
-
-def below(series: Series, limit: float, note: str) -> Evidence:
-    """Is the mean error below a limit?"""
-    found = stats.above({s: limit - v for s, v in series.items()}, 0.0, unit="error", note=note)
-    e = found.estimate
-    return replace(found, estimate=replace(e, value=limit - e.value, low=limit - e.high, high=limit - e.low))
-
-
-def spread_above(series: Series, sd: float, note: str) -> Evidence:
-    """Is the standard deviation over seeds above a constant? The chi-square test of a normal variance."""
-    from scipy.special import chdtrc, chdtri
-
-    n = len(series)
-    if n < 3:
-        raise TooFewSeeds(n, 3)
-    mean = sum(series.values()) / n
-    square = sum((v - mean) ** 2 for v in series.values())
-    p = float(chdtrc(n - 1, square / sd**2))
-    low, high = (math.sqrt(square / float(chdtri(n - 1, q))) for q in (0.025, 0.975))
-    shown = Estimate(math.sqrt(square / (n - 1)), low, high, n, "chi-square")
-    return Evidence(shown, p, 1 - p, f"chi-square, sd {100 * sd:.2g} points", "points", None, note)
-
-
-def deeper_arm(table: Table) -> str:
-    """The arm with 3/2 of the baseline's depth, as 24 is of 16."""
-    plain = table.at(arm=VIT).values("depth")
-    if not plain:
-        raise TooFewSeeds(0)
-    return f"ViT v1, depth {plain[0] * 3 // 2}"
-
-
-BASELINE = {"ConvNet": CONV, "ViT": VIT}
-
-
-def baseline_of(arm: str) -> str:
-    return BASELINE[arm.partition(" ")[0].rstrip(",")]
+def baseline(arm: str, table: Table) -> str:
+    return CONV if table.at(arm=arm).values("model") == ["convnet"] else VIT

@@ -1,0 +1,185 @@
+"""What the lab costs beside the training: overhead per run, and how long a large lab takes to answer.
+
+`python -m benchmarks.lab overhead 1000`, `... ray 1000` or `... status 100000` makes one row by itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from saccade.lab import index, launch, plan
+from saccade.lab.store import Lab, seal
+from saccade.spec import Probe, Recipe, Run, Settings, Task, plain
+
+Row = dict[str, Any]
+PROBE = Probe("accuracy", n=100)
+
+
+def trivial(seed: int, probes: Sequence[Probe] = ()) -> Task:
+    """The shortest run there is: one step of a net with a handful of weights on 32 images."""
+    recipe = Recipe(images=32, batch=32, watch=0)
+    data = Settings(of="procedural_textures", p=32)
+    return Task(Run("basic_cnn", "points", recipe, seed, Settings(width=1), data), tuple(probes))
+
+
+def overhead(runs: int, on: str = "local") -> Row:
+    """Wall time per run beyond what the runs themselves took, by one worker, from the first end to the last.
+
+    A run's own time is that of its data, its model and its step, timed in this process for the same specifications.
+    """
+    tasks = [trivial(seed) for seed in range(runs)]
+    with tempfile.TemporaryDirectory() as folder:
+        lab = Lab(folder).open()
+        ends = []
+        with _launcher(on) as work:
+            for event in work(tasks, lab):
+                if event["event"] == "finished":
+                    ends.append(time.perf_counter())
+        if len(ends) != runs:
+            raise SystemExit(f"only {len(ends)} of {runs} runs finished")
+    wall, own = (ends[-1] - ends[0]) / (runs - 1), _own_seconds(tasks[: min(runs, 100)])
+    return {
+        "name": f"overhead per run, {'Ray' if on == 'ray' else 'worker processes of this machine'}",
+        "setting": f"{runs:,} runs of one step, one worker",
+        "aim": 0.05 if on == "ray" else 0.02,
+        "seconds": wall - own,
+        "beside": f"{1000 * wall:.1f} ms from end to end, of which the run itself {1000 * own:.1f} ms",
+    }
+
+
+@contextlib.contextmanager
+def _launcher(on: str) -> Iterator[Any]:
+    if on == "local":
+        yield lambda tasks, lab: launch.local(tasks, lab, places=["cpu"])
+        return
+    from saccade.lab import cluster
+
+    cluster.connect("local")
+    try:
+        yield lambda tasks, lab: cluster.on_ray(tasks, lab, places=["cpu"], jobs=1)
+    finally:
+        cluster.disconnect()
+
+
+def _own_seconds(tasks: Sequence[Task]) -> float:
+    """What training alone takes: the loop with its data and model, no lab."""
+    import torch
+
+    from saccade.training.loop import train
+
+    torch.set_num_threads(1)
+    for _ in train(tasks[0].run):  # the first pays for imports
+        pass
+    began = time.perf_counter()
+    for task in tasks:
+        for _ in train(task.run):
+            pass
+    return (time.perf_counter() - began) / len(tasks)
+
+
+def synthetic(folder: Path, runs: int) -> list[Task]:
+    """A lab as such runs would leave it, made without training; its times lie a minute back."""
+    lab = Lab(folder).open()
+    tasks = [trivial(seed, [PROBE]) for seed in range(runs)]
+    curve = [
+        {"metric": "online", "value": 0.5, "n": 32, "at": {"images": 32 * i, "split": "online"}} for i in range(40)
+    ]
+    training = seal({"probe": "training", "settings": {}, "version": 1, "rows": curve})
+    rows = seal(
+        {
+            "probe": PROBE.name,
+            "settings": plain(PROBE.settings),
+            "version": 1,
+            "rows": [{"metric": "accuracy", "value": 0.5, "n": 100, "at": {"split": s}} for s in ("train", "test")],
+        }
+    )
+    done = seal({"outcome": "finished", "reason": "all 1 steps", "seconds": 0.01, "step": 1, "files": {}})
+    past = time.time() - 60
+    for task in tasks:
+        home = lab.folder(task.run.key)
+        (home / "rows").mkdir(parents=True)
+        (home / "run.json").write_bytes(seal({"run": plain(task.run), "facts": {"versions": {}}}))
+        (home / "rows" / f"{plan.TRAINING.key}.json").write_bytes(training)
+        (home / "rows" / f"{PROBE.key}.json").write_bytes(rows)
+        (home / "log.jsonl").write_bytes(b'{"event": "finished"}\n')
+        (home / "done.json").write_bytes(done)
+        os.utime(home, (past, past))
+    return tasks
+
+
+def answers(runs: int) -> Iterator[Row]:
+    """How long `status` and a table take on a lab of so many runs."""
+    with tempfile.TemporaryDirectory() as folder:
+        tasks = synthetic(Path(folder), runs)
+        lab = Lab(folder)
+        counts, _, built = index.status(lab)
+        if counts["finished"] != runs:
+            raise SystemExit(f"the index counts {counts} of {runs} runs")
+        setting = f"{runs:,} runs"
+        yield {
+            "name": "index built from nothing",
+            "setting": setting,
+            "aim": None,
+            "seconds": built.seconds,
+            "beside": f"{1e6 * built.seconds / runs:.0f} µs per run",
+        }
+        yield {
+            "name": "saccade status, warm",
+            "setting": setting,
+            "aim": 1.0,
+            "seconds": min(_status(folder) for _ in range(3)),
+            "beside": "the whole command in this process, without starting Python",
+        }
+        some = tasks[: min(runs, 10_000)]
+        for name in ("first", "again"):
+            began = time.perf_counter()
+            with index.reading(lab) as read:
+                table = plan.table_of(read, some)
+            yield {
+                "name": f"a table of {len(some):,} runs, {name}",
+                "setting": setting,
+                "aim": None,
+                "seconds": time.perf_counter() - began,
+                "beside": f"{len(table):,} rows",
+            }
+
+
+def _status(folder: str) -> float:
+    from saccade.cli import commands
+
+    began = time.perf_counter()
+    with contextlib.redirect_stdout(io.StringIO()):
+        commands.main(["status", "--lab", folder, "--json"])
+    return time.perf_counter() - began
+
+
+def rows(quick: bool) -> Iterator[Row]:
+    yield overhead(50 if quick else 1000)
+    if not quick:
+        yield overhead(1000, "ray")
+    yield from answers(1000 if quick else 100_000)
+
+
+def main() -> None:
+    flags = argparse.ArgumentParser(prog="python -m benchmarks.lab", description=__doc__)
+    flags.add_argument("what", choices=("overhead", "ray", "status"))
+    flags.add_argument("runs", type=int)
+    asked = flags.parse_args()
+    if asked.what == "status":
+        for row in answers(asked.runs):
+            print(json.dumps(row), flush=True)
+    else:
+        print(json.dumps(overhead(asked.runs, "ray" if asked.what == "ray" else "local")))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""Mistakes that a user can repair, and the sentences for them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+QUOTED = 60  # characters of a value that a sentence quotes
+LISTED = 30  # names that a sentence lists
+
+
+class SaccadeError(Exception):
+    """A mistake or a broken input that the user can repair: one sentence with the remedy, exit code 2."""
+
+
+class DamagedFile(SaccadeError):
+    """A file whose content no longer matches its checksum."""
+
+
+def suggest(kind: str, name: object, known: Iterable[str], where: str = "") -> str:
+    """The sentence for an unknown name: what was wrong, the nearest valid name, where to look."""
+    known = sorted(known)
+    near = difflib.get_close_matches(str(name).replace("-", "_"), known, n=1, cutoff=0.5)
+    listed = ", ".join(known[:LISTED]) + (f" and {len(known) - LISTED} more" if len(known) > LISTED else "")
+    hint = f"; did you mean {near[0]}?" if near else f"; known: {listed or 'none'}."
+    return f"no {kind} {quoted(name)}{hint}" + (f" ({where})" if where else "")
+
+
+def quoted(value: object) -> str:
+    """A value as a sentence shows it: text in quotes, one line, not too long."""
+    text = f'"{value}"' if isinstance(value, str) else str(value)
+    text = " ".join(text.split())
+    return text if len(text) <= QUOTED else text[:QUOTED] + "…"
+
+
+def in_words(error: BaseException) -> str:
+    """An exception in one line: its kind, and the first line of its text that says anything."""
+    said = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__

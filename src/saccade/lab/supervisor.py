@@ -1,0 +1,440 @@
+"""The Ray launcher's work on the cluster: a supervisor that hands out tasks, and what a Ray task does with them."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import functools
+import os
+import queue
+import signal
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from saccade import __version__, registry
+from saccade.data.fetch import sources
+from saccade.lab import launch, lease, plan
+from saccade.lab.launch import Event, parse_task
+from saccade.lab.store import Lab
+from saccade.spec import TRAINING_VERSION, SaccadeError, Task, plain
+
+NODE_LOSSES = 20  # how often a task whose node was lost is tried again: not its fault, unless it ends nodes
+AHEAD = 2  # bundles handed to Ray for each seat: one works, one waits, and Ray can see that there is more to do
+KEPT = 20_000  # events kept for listeners that are behind
+LINGER = 30.0  # seconds that a supervisor without work waits for somebody to read its last events
+
+
+def import_ray() -> Any:
+    """Ray, imported where it is needed: it takes half a second."""
+    # It prints what its daemons say to standard output, among a command's results; what matters comes as an event.
+    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".*")
+    try:
+        import ray
+        import ray.util.scheduling_strategies
+    except ImportError:
+        raise SaccadeError("--on ray needs Ray: pip install 'saccade[cluster]'.") from None
+    return ray
+
+
+@dataclass(frozen=True)
+class Need:
+    """What one task takes of a node, from the measured cost of its run."""
+
+    memory: float = 0.0  # bytes
+    gpu: float = 0.0  # share of a GPU
+
+    def options(self) -> dict[str, Any]:
+        told: dict[str, Any] = {"num_cpus": 1, "max_retries": 0}
+        if self.memory:
+            told["memory"] = int(self.memory)
+        if self.gpu:
+            told["num_gpus"] = self.gpu
+        return told
+
+
+ANY = Need()
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a supervisor needs to know; plain values, as they travel."""
+
+    lab: str
+    device: str = "cpu"
+    plugins: tuple[str, ...] = ()
+    retry: bool = False
+    jobs: int = 0  # bundles under way at most; 0: as many as the cluster has seats
+    need: Need = ANY
+    silence: float = 0.0  # seconds without a sign of life after which a task is ended; 0: for ever
+    env: Mapping[str, str] = field(default_factory=dict)
+    version: tuple[str, int] = (__version__, TRAINING_VERSION)
+
+
+@dataclass
+class Flight:
+    """A bundle of tasks that Ray has."""
+
+    tasks: dict[str, Task]
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)  # stands in the leases that its tasks take
+    heard: float = field(default_factory=time.monotonic)
+    probing: dict[str, tuple[str, float]] = field(default_factory=dict)  # key and share of the probe each task is at
+    begun: bool = False
+    silent: bool = False  # ended for giving no sign of life
+
+
+class Supervisor:
+    """An actor. One thread works; its methods are called by commands and tasks, and only pass things on."""
+
+    def __init__(self, order: Mapping[str, Any], tasks: Sequence[Mapping[str, Any]], mark: str) -> None:
+        ray = import_ray()
+        self.ray: Any = ray
+        self.order = Order(
+            **{**order, "need": Need(**order["need"]), "plugins": tuple(order["plugins"]), "version": ("", 0)}
+        )
+        self.plain_order = dict(order)
+        self.lab = Lab(self.order.lab)
+        self.me = ray.get_runtime_context().current_actor
+        self.born, self.mark = uuid.uuid4().hex, mark
+        self.inbox: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+        self.pending: collections.deque[Task] = collections.deque()
+        self.elsewhere: dict[str, tuple[Task, float]] = {}
+        self.flights: dict[Any, Flight] = {}
+        self.deaths: collections.Counter[str] = collections.Counter()
+        self.losses: collections.Counter[str] = collections.Counter()
+        self.fatal: set[str] = set()  # tasks with a probe that kills workers
+        self.dead: dict[str, str] = {}  # tokens of leases whose holders are known to be dead, by run
+        self.news: collections.deque[Event] = collections.deque(maxlen=KEPT)
+        self.told, self.changed = 0, threading.Condition()
+        self.stopping, self.ended = False, False
+        self.seats, self.counted = 1, -1e9
+        for file in self.order.plugins:
+            registry.load_plugin(file)
+        self._take(tasks)
+        threading.Thread(target=self._work, daemon=True).start()
+
+    # called from elsewhere
+
+    def began_with(self, mark: str) -> bool:
+        """Whether these are the tasks that it was started with, and it has not ended."""
+        return self.mark == mark and not self.ended
+
+    def add(self, tasks: Sequence[Mapping[str, Any]]) -> bool:
+        """More tasks; False when this supervisor has ended."""
+        if not self.ended:
+            self.inbox.put(("add", list(tasks)))
+        return not self.ended
+
+    def tell(self, events: Sequence[Event]) -> bool:
+        """From a task: what happened; it may go on while this says so."""
+        self.inbox.put(("tell", list(events)))
+        return not self.stopping
+
+    def hear(self, born: str, after: int) -> tuple[str, int, list[Event], bool]:
+        """Events after that number; waits a moment for some. Another `born` means that numbers began anew."""
+        with self.changed:
+            if born != self.born:
+                after = 0
+            if self.told <= after and not self.ended:
+                self.changed.wait(0.5)
+            fresh = min(self.told - after, len(self.news))
+            events = [self.news[i] for i in range(len(self.news) - fresh, len(self.news))]
+            return self.born, self.told, events, self.ended
+
+    def stop(self) -> None:
+        self.stopping = True
+
+    def over(self) -> bool:
+        return self.ended
+
+    # the working thread
+
+    def _work(self) -> None:
+        try:
+            while self.pending or self.elsewhere or self.flights or not self.inbox.empty():
+                self._turn()
+        except Exception as error:
+            self._publish({"event": "broken", "reason": reason_of(error)})
+        with self.changed:
+            self.ended = True
+            self.changed.notify_all()
+        time.sleep(LINGER)
+        self.ray.kill(self.me, no_restart=True)
+
+    def _turn(self) -> None:
+        self._drain()
+        if self.stopping:
+            self._wind_up()
+        else:
+            self._submit()
+            self._look_elsewhere()
+            self._end_silent_ones()
+        if not self.flights:
+            time.sleep(0.05)
+            return
+        done, _ = self.ray.wait(list(self.flights), num_returns=min(64, len(self.flights)), timeout=0.05)
+        self._drain()
+        for ref in done:
+            self._land(ref, self.flights.pop(ref))
+
+    def _drain(self) -> None:
+        by_key = {key: flight for flight in self.flights.values() for key in flight.tasks}
+        while not self.inbox.empty():
+            what, told = self.inbox.get()
+            if what == "add":
+                self._take(told)
+                continue
+            for event in told:
+                flight = by_key.get(event["key"])
+                if flight is None or event["key"] not in flight.tasks:
+                    continue  # an echo of a task that has ended
+                flight.heard, flight.begun = time.monotonic(), True
+                if event["event"] == "probe":
+                    flight.probing[event["key"]] = (event["probe_key"], event["share"])
+                if event["event"] in launch.FREE:
+                    self._free(flight, event)
+                elif event["event"] != "begun":
+                    self._publish(event)
+
+    def _take(self, tasks: Sequence[Mapping[str, Any]]) -> None:
+        under_way = {key for flight in self.flights.values() for key in flight.tasks}
+        have = under_way | self.elsewhere.keys() | {t.run.key for t in self.pending}
+        self.pending.extend(t for t in map(parse_task, tasks) if t.run.key not in have)
+
+    def _submit(self) -> None:
+        if time.monotonic() - self.counted > 10:  # clusters grow and shrink
+            self.seats, self.counted = self._count_seats(), time.monotonic()
+        most = self.order.jobs or AHEAD * self.seats
+        place = "cpu" if self.order.device == "cpu" else "cuda"
+        while self.pending and len(self.flights) < most:
+            alone = self.deaths.keys() | self.losses.keys()
+            some = launch.bundle(self.pending, self.order.jobs or self.seats, place, alone)
+            # A task that ran out of memory is alone now; it gets twice as much each time.
+            need = Need(self.order.need.memory * 2 ** self.deaths[some[0].run.key], self.order.need.gpu)
+            remote = self.ray.remote(_perform).options(**need.options(), runtime_env={"env_vars": dict(self.order.env)})
+            tasks = {t.run.key: t for t in some}
+            flight = Flight(tasks)
+            order = {
+                **self.plain_order,
+                "retry": self.order.retry and not self.fatal & tasks.keys(),
+                "flight": flight.id,
+                "dead": [token for key in tasks if (token := self.dead.pop(key, ""))],
+            }
+            ref = remote.remote(order, [plain(t) for t in some], self.me, max(1.0, self.seats / 50))
+            self.flights[ref] = flight
+
+    def _count_seats(self) -> int:
+        have = self.ray.cluster_resources()
+        if self.order.need.gpu:
+            return max(1, int(have.get("GPU", 0) / self.order.need.gpu))
+        return max(1, int(have.get("CPU", 1)))
+
+    def _look_elsewhere(self) -> None:
+        """Runs that somebody else has. Only this process looks long enough to see that a far machine is dead."""
+        pause = launch.POLL * max(1, len(self.elsewhere) / 100)
+        for key, (late, again) in list(self.elsewhere.items()):
+            if time.monotonic() < again:
+                continue
+            path = self.lab.folder(key) / "lease"
+            sight = lease.look(path)
+            if sight is not None and lease.alive(path, sight):
+                self.elsewhere[key] = (late, time.monotonic() + pause)
+                continue
+            if sight is not None:
+                self.dead[key] = sight.token
+            del self.elsewhere[key]
+            self.pending.append(late)
+
+    def _end_silent_ones(self) -> None:
+        if not self.order.silence:
+            return
+        for ref, flight in self.flights.items():
+            if flight.begun and not flight.silent and time.monotonic() - flight.heard > self.order.silence:
+                flight.silent = True
+                self.ray.cancel(ref, force=True)
+
+    def _wind_up(self) -> None:
+        """Those that run hear of it when they tell something, and save; those that wait are taken back."""
+        self.pending.clear()
+        self.elsewhere.clear()
+        for ref, flight in self.flights.items():
+            if not flight.begun and not flight.silent:
+                flight.silent = True
+                self.ray.cancel(ref)
+
+    def _free(self, flight: Flight, event: Event) -> None:
+        task = flight.tasks.pop(event["key"])
+        if event["event"] == "busy":
+            self.elsewhere[task.run.key] = (task, time.monotonic() + launch.POLL)
+        self._publish(event)
+
+    def _land(self, ref: Any, flight: Flight) -> None:
+        """A bundle is over. Whatever of it has not been told yet is in its result, or was lost with its worker."""
+        errors = self.ray.exceptions
+        try:
+            for event in self.ray.get(ref):
+                if event["key"] in flight.tasks:
+                    self._free(flight, event)
+            return
+        except (errors.NodeDiedError, errors.LocalRayletDiedError, errors.OwnerDiedError) as error:
+            how, counter, most = f"its node was lost ({type(error).__name__})", self.losses, NODE_LOSSES
+        except (errors.TaskCancelledError, errors.WorkerCrashedError, errors.OutOfMemoryError) as error:
+            how, counter, most = _how(error), self.deaths, launch.RETRIES
+            if flight.silent:
+                how = f"it gave no sign of life for {self.order.silence:.0f} s and was ended"
+        except errors.RayTaskError as error:  # a node without the lab, the data or the plug-in
+            for key in list(flight.tasks):
+                self._free(flight, {"event": "refused", "key": key, "reason": reason_of(error)})
+            return
+        for key, task in flight.tasks.items():
+            sight = lease.look(self.lab.folder(key) / "lease")
+            if sight is not None and sight.body.get("purpose") == flight.id:
+                self.dead[key] = sight.token  # on whatever node it was: nobody need wait for its silence
+            if self.stopping:
+                self._publish({"event": "stopped", "key": key})
+                continue
+            counter[key] += 1
+            if counter[key] <= most:
+                self.pending.appendleft(task)
+                self._publish({"event": "worker died", "key": key, "how": how})
+                continue
+            reason = f"its worker died {counter[key]} times; the last time {how}"
+            told = launch.give_up(self.lab, task, reason, flight.probing.get(key, ("", 1.0)))
+            for event in told:
+                self._publish(event)
+            if all(event["event"] != "failed" for event in told):
+                counter[key] = 0
+                self.fatal.add(key)
+                self.pending.appendleft(task)  # for the other probes, and to be told that it is finished
+
+    def _publish(self, event: Event) -> None:
+        with self.changed:
+            self.news.append(event)
+            self.told += 1
+            self.changed.notify_all()
+
+
+def _how(error: Exception) -> str:
+    name = type(error).__name__
+    return "its node was out of memory" if name == "OutOfMemoryError" else f"it was ended from outside ({name})"
+
+
+def _perform(
+    order: Mapping[str, Any], tasks: Sequence[Mapping[str, Any]], supervisor: Any, every: float
+) -> list[Event]:
+    """A Ray task: a bundle of tasks done in this process. Gives back how each ended."""
+    ray = import_ray()
+    some = [parse_task(t) for t in tasks]
+    keys = [t.run.key for t in some]
+    try:
+        _check(order, some)
+    except SaccadeError as error:
+        return [{"event": "refused", "key": key, "reason": f"{_node()}: {error}"} for key in keys]
+    from saccade.lab import worker
+
+    lease.purpose = order["flight"]
+    for token in order["dead"]:
+        lease.believe_dead(token)
+    stop = threading.Event()
+    answer = supervisor.tell.remote([{"event": "begun", "key": key} for key in keys])
+    asked = told = time.monotonic()
+    endings: list[Event] = []
+
+    def stopping() -> bool:
+        """Looks at the last answer only: a question of its own for every step would cost more than the step."""
+        nonlocal asked
+        if not stop.is_set() and time.monotonic() - asked > 0.25:
+            asked = time.monotonic()
+            ready, _ = ray.wait([answer], timeout=0)
+            with contextlib.suppress(ray.exceptions.RayError):
+                if ready and not ray.get(ready[0]):
+                    stop.set()
+        return stop.is_set()
+
+    with _term_means(stop):
+        for event in worker.perform_together(Lab(order["lab"]), some, _device(order), stopping, order["retry"]):
+            if event["event"] in launch.FREE:
+                endings.append(event)
+            elif event["event"] == "step" and time.monotonic() - told < every:
+                continue  # on a large cluster each task tells less
+            told = time.monotonic()
+            answer = supervisor.tell.remote([event])
+    return endings
+
+
+def cost(order: Mapping[str, Any], task: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        asked = parse_task(task)
+        _check(order, [asked])
+        from saccade.training import cost as measured
+
+        return dict(measured.cost(asked.run, _device(order)))
+    except SaccadeError as error:
+        return {"event": "refused", "reason": f"{_node()}: {error}"}
+
+
+def _device(order: Mapping[str, Any]) -> str:
+    return "cuda:0" if order["device"].startswith("cuda") else "cpu"  # Ray shows a task its own GPUs only
+
+
+def _node() -> str:
+    return f"node {socket.gethostname()}"
+
+
+def _check(order: Mapping[str, Any], tasks: Sequence[Task]) -> None:
+    """Whether this node can do the work: the same saccade, the lab, the plug-ins, the data."""
+    import torch
+
+    torch.set_num_threads(1)
+    if tuple(order["version"]) != (__version__, TRAINING_VERSION):
+        raise SaccadeError(
+            f"saccade {__version__} (training {TRAINING_VERSION}) is installed here and the command was given with "
+            f"{order['version'][0]} (training {order['version'][1]}); install the same on every node."
+        )
+    if not (Path(order["lab"]) / ".saccade").exists():
+        raise SaccadeError(f"the lab {order['lab']} is not to be seen; it must lie in a folder that all nodes share.")
+    for file in order["plugins"]:
+        stamp = Path(file).stat().st_mtime_ns if Path(file).is_file() else 0
+        _load_once(file, stamp)
+    for name in plan.sets_of(tasks):
+        _fetch_once(name)
+
+
+@functools.cache
+def _load_once(file: str, stamp: int) -> None:
+    registry.load_plugin(file)
+
+
+@functools.cache
+def _fetch_once(name: str) -> None:
+    if name not in sources.DRAWN and sources.status(name).state == "not fetched":
+        sources.fetch(name)
+
+
+@contextlib.contextmanager
+def _term_means(stop: threading.Event) -> Iterator[None]:
+    """SIGTERM (a preempted node) saves; Ray's own handler would end the process at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def reason_of(error: BaseException) -> str:
+    """The sentence behind one of Ray's errors."""
+    cause = getattr(error, "cause", None)
+    return first_line(cause if isinstance(cause, BaseException) else error)
+
+
+def first_line(error: BaseException) -> str:
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__

@@ -1,0 +1,136 @@
+// Every run of the lab as a plain object, kept up to date; and the words that filter them.
+
+import { STATIC, get } from "./data.js";
+import { onChange } from "./live.js";
+
+// What is known about a run beside its specification: nothing that a group of seeds could be told apart by.
+export const BESIDE = new Set(["run", "state", "reason", "seconds", "steps", "device", "torch", "started", "share", "left", "group", "study", "scale", "arm", "seed"]);
+
+const rows = new Map();
+const listeners = new Set();
+let version = -1;
+let loading = null;
+let complete = false;
+
+export const all = () => [...rows.values()];
+export const find = (key) => rows.get(key);
+export const isComplete = () => complete;
+export const onRows = (tell) => (listeners.add(tell), () => listeners.delete(tell));
+
+export function decode({ keys, columns }, name = "run") {
+  const made = keys.map((key) => ({ [name]: key }));
+  for (const [field, column] of Object.entries(columns)) {
+    if ("all" in column) for (const row of made) row[field] = column.all;
+    else column.codes.forEach((code, i) => code >= 0 && (made[i][field] = column.values[code]));
+  }
+  return made;
+}
+
+export async function load() {
+  if (version >= 0 && (STATIC || complete)) return;
+  loading = loading || whole().finally(() => (loading = null));
+  await loading;
+}
+
+// The whole list may be of a moment ago; what changed since then is asked for at once.
+async function whole() {
+  await refresh(-1);
+  if (!STATIC) await refresh(version);
+}
+
+async function refresh(since) {
+  const found = await get("runs", since >= 0 ? { since } : {});
+  if (since < 0) rows.clear();
+  for (const key of found.gone) rows.delete(key);
+  for (const row of decode(found)) rows.set(row.run, row);
+  version = found.version;
+  complete = found.complete;
+  return found.keys.length + found.gone.length;
+}
+
+onChange(async (now, restarted) => {
+  if (version < 0 || loading) return;
+  try {
+    const was = complete;
+    loading = refresh(restarted || now.version < version ? -1 : version);
+    const changed = await loading;
+    if (changed || complete !== was) for (const tell of [...listeners]) tell();
+  } catch { /* the banner says it */ } finally {
+    loading = null;
+  }
+});
+
+// -- filters: words, field:value, field:a,b, field:1..8, field>8, -anything
+
+export function words(query) {
+  return [...query.matchAll(/-?(?:[^\s"]+|"[^"]*")+/g)].map((m) => m[0]);
+}
+
+export function filter(query) {
+  const tests = words(query).map(test);
+  return (row) => tests.every((t) => t(row));
+}
+
+const same = (value, wanted) => {
+  if (value === undefined || value === null) return wanted === "";
+  return String(value).toLowerCase() === wanted || (typeof value === "number" && wanted !== "" && Number(wanted) === value);
+};
+
+function test(word) {
+  if (word.length > 1 && word.startsWith("-")) {
+    const inner = test(word.slice(1));
+    return (row) => !inner(row);
+  }
+  const parts = /^([A-Za-z_]\w*)(:|>=|<=|>|<|=)(.*)$/.exec(word);
+  if (!parts) {
+    const plain = word.replace(/"/g, "").toLowerCase();
+    return (row) => textOf(row).includes(plain);
+  }
+  const [, field, sign] = parts;
+  const given = parts[3].replace(/"/g, "").toLowerCase();
+  if (sign === ":" || sign === "=") {
+    const range = /^(-?[\d.e+-]*)\.\.(-?[\d.e+-]*)$/.exec(given);
+    if (range) {
+      const low = range[1] === "" ? -Infinity : Number(range[1]), high = range[2] === "" ? Infinity : Number(range[2]);
+      return (row) => typeof row[field] === "number" && row[field] >= low && row[field] <= high;
+    }
+    const wanted = given.includes("*") ? null : given.split(",");
+    if (wanted) return (row) => wanted.some((w) => same(row[field], w));
+    const pattern = new RegExp(`^${given.split("*").map((t) => t.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join(".*")}$`);
+    return (row) => pattern.test(String(row[field] ?? "").toLowerCase());
+  }
+  const limit = Number(given);
+  const compare = { ">": (v) => v > limit, "<": (v) => v < limit, ">=": (v) => v >= limit, "<=": (v) => v <= limit }[sign];
+  return (row) => typeof row[field] === "number" && compare(row[field]);
+}
+
+const texts = new WeakMap();
+
+function textOf(row) {
+  if (!texts.has(row)) texts.set(row, Object.values(row).join(" ").toLowerCase());
+  return texts.get(row);
+}
+
+export const quote = (value) => (/[\s",:]/.test(String(value)) ? `"${value}"` : String(value));
+
+// -- which fields tell runs apart
+
+export function varying(list, skip = new Set()) {
+  const seen = new Map();
+  for (const row of list) {
+    for (const name in row) {
+      if (skip.has(name)) continue;
+      let values = seen.get(name);
+      if (!values) seen.set(name, (values = { set: new Set(), n: 0 }));
+      values.n += 1;
+      if (values.set.size < 200) values.set.add(row[name]);
+    }
+  }
+  return [...seen].filter(([, v]) => v.set.size > 1 || v.n < list.length).map(([name]) => name);
+}
+
+export function label(row, fields) {
+  const name = row.arm || row.model || row.run;
+  const more = fields.filter((f) => f !== "model" && f !== "data" && row[f] !== undefined).map((f) => `${f}=${row[f]}`);
+  return [name, ...more].join(" ");
+}

@@ -1,0 +1,307 @@
+"""Studies of a lab for the explorer: which there are, and everything that a study's page shows, as one JSON value."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from saccade import registry
+from saccade.lab import pipeline
+from saccade.lab.pipeline import Session
+from saccade.lab.store import Lab
+from saccade.report import document, figures, writers
+from saccade.report.figures import FigureData, jsonable
+from saccade.spec import SCALES, Evidence, SaccadeError, Says, Scale, Verdict, suggest
+from saccade.study import Study
+from saccade.web import runs
+from saccade.web.runs import Flat
+
+
+class Place(NamedTuple):
+    """Where a run belongs, and what is asked of it there."""
+
+    study: str
+    scale: str
+    arm: str
+    probes: tuple[str, ...]
+
+
+KEPT = 16  # documents of studies that are kept in memory
+
+
+class Studies:
+    """Sessions and documents of one lab, made again when a run of theirs changed."""
+
+    def __init__(self, lab: Lab, files: Sequence[str] = ()) -> None:
+        self.lab = lab
+        self.own: dict[str, tuple[str, Study]] = {}
+        for file in files:
+            study: Study = registry.study(file)
+            self.own[study.name] = (file, study)
+        self._sessions: dict[tuple[str, str], Session] = {}
+        self._kept: dict[tuple[str, str], tuple[Any, Flat, dict[str, FigureData]]] = {}
+        self._places: tuple[Any, dict[str, Place]] | None = None
+        self._lock = threading.Lock()
+
+    def places(self) -> Mapping[str, Place]:
+        """The place of every run of every study: at all scales with its default choices, and as this lab has it.
+
+        A run of several scales is told by the smallest one. The same value until the lab gets another report.
+        """
+        own = tuple((name, f) for name in self.names() for f in self.folders(name) if f not in SCALES)
+        if self._places is None or self._places[0] != own:
+            found: dict[str, Place] = {}
+            tasks = [(s.name, x, s.tasks(Scale(x), s.choose({}))) for s in self.all() for x in SCALES]
+            for name, folder in own:
+                with contextlib.suppress(SaccadeError):  # a report of choices that the study no longer has
+                    session = self.session(name, folder)
+                    tasks.append((name, session.scale, session.tasks))
+            for name, scale, some in tasks:
+                for task in some:
+                    place = Place(name, scale, task.arm or task.run.model, tuple(p.key for p in task.probes))
+                    found.setdefault(task.run.key, place)
+            self._places = (own, found)
+        return self._places[1]
+
+    def names(self) -> list[str]:
+        return sorted({*registry.cards("study"), *self.own})
+
+    def study(self, name: str) -> Study:
+        if name not in self.names():
+            raise SaccadeError(suggest("study", name[:80], self.names()))
+        found: Study = self.own[name][1] if name in self.own else registry.study(name)
+        return found
+
+    def all(self) -> list[Study]:
+        return [self.study(name) for name in self.names()]
+
+    def folders(self, name: str) -> list[str]:
+        """Sittings of a study in this lab: a scale, with a mark when choices differ from the default ones."""
+        home = self.lab.study_folder(name)
+        found = [p.name for p in home.iterdir() if p.is_dir()] if home.is_dir() else []
+        known = [
+            f
+            for f in found
+            if f.partition("-")[0] in SCALES and "-only-" not in f and (f in SCALES or self._report(name, f))
+        ]
+        return sorted(known, key=lambda f: (SCALES.index(f.partition("-")[0]), f))
+
+    def session(self, name: str, folder: str) -> Session:
+        """The study at that scale, with the choices that its report was made with."""
+        with self._lock:
+            if (name, folder) in self._sessions:
+                return self._sessions[name, folder]
+        self.study(name)
+        scale = folder.partition("-")[0]
+        if scale not in SCALES:
+            raise SaccadeError(suggest("scale", scale[:40], SCALES))
+        chosen: Mapping[str, Any] = {}
+        if folder != scale:
+            if folder not in self.folders(name):
+                raise SaccadeError(f'no report "{folder[:40]}" of {name} in this lab.')
+            chosen = self._report(name, folder).get("chosen", {})
+        file = self.own[name][0] if name in self.own else name
+        session = pipeline.open_session(file, scale, self.lab.root, chosen)
+        with self._lock:
+            self._sessions[name, folder] = session
+        return session
+
+    def _report(self, name: str, folder: str) -> Flat:
+        """What the last report on disk said; empty where there is none or it cannot be read."""
+        with contextlib.suppress(OSError, ValueError):
+            found = json.loads((self.lab.study_folder(name) / folder / "verdicts.json").read_text("utf-8"))
+            return found if isinstance(found, dict) else {}
+        return {}
+
+    def cards(self, rows: Iterable[Flat]) -> list[Flat]:
+        """One entry per study, with what this lab has of it at each scale."""
+        states = {r["run"]: r["state"] for r in rows}
+        return [self._card(name, states) for name in self.names()]
+
+    def _card(self, name: str, states: Mapping[str, str]) -> Flat:
+        study = self.study(name)
+        sittings = []
+        for folder in self.folders(name):
+            session = self.session(name, folder)
+            have = [states.get(t.run.key, "") for t in session.tasks]
+            report = self._report(name, folder)
+            said = [str(v.get("says", "")) for v in report.get("verdicts", ()) if isinstance(v, dict)]
+            sittings.append(
+                {
+                    "folder": folder,
+                    "scale": session.scale,
+                    "choices": changed(session),
+                    "runs": len(have),
+                    "done": sum(s not in ("", "running", "waiting") for s in have),
+                    "running": have.count("running"),
+                    "counts": counts(said),
+                    "claims": len(said),
+                    "procedural": bool(report.get("procedural")),
+                }
+            )
+        return {
+            "name": name,
+            "question": study.question,
+            "paper": paper(study),
+            "claims": len(study.claims),
+            "sittings": sittings,
+            "costs": {s: study.costs[s] for s in SCALES if s in study.costs},
+            "command": f"saccade run {name} --scale {'demo' if 'demo' in study.costs else 'smoke'}",
+        }
+
+    def document(self, name: str, folder: str) -> Flat:
+        return self._made(name, folder)[1]
+
+    def figure_csv(self, name: str, folder: str, figure: str) -> str:
+        """The numbers behind a figure, the same bytes as the report's file."""
+        known = self._made(name, folder)[2]
+        if figure not in known:
+            raise SaccadeError(suggest("figure", figure[:80], known))
+        return document.to_csv(known[figure].rows())
+
+    def _made(self, name: str, folder: str) -> tuple[Any, Flat, dict[str, FigureData]]:
+        session = self.session(name, folder)
+        stamp = tuple(
+            (runs.folder_stamp(home), runs.folder_stamp(home / "rows"))
+            for home in (self.lab.folder(t.run.key) for t in session.tasks)
+        )
+        kept = self._kept.get((name, folder))
+        if kept is not None and kept[0] == stamp:
+            return kept
+        made = (stamp, *page(session, folder))
+        with self._lock:
+            self._kept[name, folder] = made
+            while len(self._kept) > KEPT:
+                del self._kept[next(iter(self._kept))]
+        return made
+
+
+def page(session: Session, folder: str) -> tuple[Flat, dict[str, FigureData]]:
+    """Everything about one study at one scale: claims with verdicts, figures, differences, choices, facts."""
+    study, results = session.study, session.results()
+    table = results.whole
+    facts, verdicts = pipeline.facts(session), session.verdicts(results)
+    drawn: dict[str, FigureData] = {}
+    shown = []
+    for figure, data in document.figures_of(study, table, verdicts):
+        drawn[figure.name] = data
+        shown.append(
+            {
+                "name": figure.name,
+                "title": figure.title,
+                "paper": figure.paper,
+                "note": data.note,
+                "data": jsonable(data),
+                "told": figures.describe(data),
+                "python": python(session, figure.name),
+            }
+        )
+    return {
+        "study": study.name,
+        "folder": folder,
+        "scale": session.scale,
+        "question": study.question,
+        "paper": paper(study),
+        "loud": document.LOUD if facts.get("procedural") else "",
+        "reading": document.READING if study.paper else "",
+        "summary": document.summary(verdicts),
+        "counts": counts([str(v.says) for v in verdicts]),
+        "claims": [claim(v) for v in verdicts],
+        "figures": shown,
+        "differs": [{"text": d.text, "touches": list(d.touches)} for d in study.differs],
+        "choices": [
+            {
+                "name": c.name,
+                "taken": jsonable(session.chosen.get(c.name, c.default)),
+                "default": jsonable(c.default),
+                "known": jsonable(c.known),
+                "about": c.about,
+            }
+            for c in study.choices
+        ],
+        "method": [*document.METHOD, *document.required(study)],
+        "facts": jsonable({k: v for k, v in facts.items() if k != "command"}),
+        "command": session.command(),
+        "empty": not len(table),
+        "gaps": [{"run": g["run"], "arm": g["arm"], "seed": g["seed"], "why": g["why"]} for g in table.gaps],
+    }, drawn
+
+
+def paper(study: Study) -> Flat | None:
+    return {"citation": study.paper.citation, "url": safe_url(study.paper.url)} if study.paper else None
+
+
+def claim(verdict: Verdict) -> Flat:
+    """A verdict as the page shows it."""
+    look = writers.look(verdict.says)
+    return {
+        "id": verdict.claim,
+        "says": str(verdict.says),
+        "look": look.name,
+        "sign": look.sign,
+        "reason": str(verdict.reason or ""),
+        "statement": verdict.statement,
+        "tested": verdict.tested,
+        "paper": verdict.paper,
+        "concluded": verdict.concluded,
+        "remark": verdict.remark,
+        "p_adjusted": verdict.p_adjusted,
+        "family": verdict.family,
+        "differs": list(verdict.differs),
+        "requirements": [{"met": r.met, "asks": r.asks, "found": r.found} for r in verdict.requirements],
+        "by_budget": [{"share": s, "estimate": jsonable(e.estimate)} for s, e in verdict.by_budget],
+        "registered": verdict.registered,
+        "evidence": tested(verdict.evidence),
+    }
+
+
+def tested(evidence: Evidence | None) -> Flat | None:
+    if evidence is None:
+        return None
+    return {
+        "ours": document.ours(evidence),
+        "unit": evidence.unit,
+        "estimate": jsonable(evidence.estimate),
+        "each": [{"seed": seed, "value": value} for seed, value in evidence.each],
+        "null": evidence.null,
+        "margin": evidence.margin,
+        "p": evidence.p,
+        "p_against": evidence.p_against,
+        "method": evidence.method,
+        "note": evidence.note,
+        "limit": evidence.limit,
+        "seeds_needed": evidence.seeds_needed,
+        "parts": [tested(part) for part in evidence.parts],
+    }
+
+
+def counts(said: Sequence[str]) -> list[Flat]:
+    """How many verdicts say what, in the order of the reports; words that no verdict has are passed over."""
+    looks = [writers.LOOKS[Says(s)] for s in said if s in set(Says)]
+    return [
+        {"look": one.name, "sign": one.sign, "counted": one.counted, "n": looks.count(one)}
+        for one in writers.LOOKS.values()
+        if one in looks
+    ]
+
+
+def changed(session: Session) -> Flat:
+    default = session.study.choose({})
+    return {k: jsonable(v) for k, v in session.chosen.items() if default[k] != v}
+
+
+def python(session: Session, figure: str) -> str:
+    """The lines that draw a figure from the same lab."""
+    more = f", {changed(session)!r}" if changed(session) else ""
+    opened = f"open_session({session.study.name!r}, {session.scale!r}, {str(session.lab.root)!r}{more})"
+    return (
+        "from saccade.lab.pipeline import open_session\nfrom saccade.report import draw\n\n"
+        f'draw.save({opened}.figure({figure!r}), "{figure}.svg")'
+    )
+
+
+def safe_url(url: str) -> str:
+    return url if url.startswith(("https://", "http://")) else ""

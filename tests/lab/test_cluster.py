@@ -1,0 +1,219 @@
+"""A Ray cluster of two nodes in one process: the same results as one machine, whatever is lost on the way."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from saccade.lab import cluster, launch, plan
+from saccade.lab.store import Lab
+from saccade.spec import Probe, Recipe, Run, SaccadeError, Settings, Task
+
+DRAWN = Settings(digits="procedural_digits", scenes="procedural_textures", backgrounds=2)
+PROBE = Probe("accuracy", splits=("id",), n=20)
+# Ray leaves sockets and log files to the garbage collector.
+pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+
+
+def task(seed=0, images=160, model="lenet", **recipe):
+    return Task(
+        Run(model, "digits_on_backgrounds", Recipe(images=images, watch=1, **recipe), seed, data_args=DRAWN), (PROBE,)
+    )
+
+
+def weights(lab, tasks):
+    return {t.run.key: lab.weights(t.run.key) for t in tasks}
+
+
+def log(lab, key):
+    return [json.loads(line)["event"] for line in (lab.folder(key) / "log.jsonl").read_text().splitlines()]
+
+
+def do(lab, tasks, **how):
+    return list(cluster.on_ray(tasks, lab, places=["cpu"] * 2, **how))
+
+
+@pytest.fixture(scope="module")
+def nodes():
+    """A cluster of a head and one more node, one seat each, joined by this process."""
+    pytest.importorskip("ray")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_AUTH_MODE", "disabled")  # a cluster of this machine only, gone in a minute
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_worker_niceness", "0")  # other programs are not to be waited for
+        patch.setenv("SACCADE_SAVE_EVERY", "0.2")
+        from ray.cluster_utils import Cluster
+
+        made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+        made.add_node(num_cpus=1)
+        assert cluster.connect(made.address) is False
+        yield made
+        cluster.disconnect()
+        made.shutdown()
+
+
+@pytest.fixture
+def lab(tmp_path):
+    return Lab(tmp_path / "lab").open()
+
+
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory):
+    """What one undisturbed machine makes of the same tasks."""
+    made = Lab(tmp_path_factory.mktemp("calm") / "lab").open()
+    tasks = [task(s, 8_000) for s in range(4)]
+    list(launch.local(tasks, made, places=["cpu"] * 2))
+    return made, tasks
+
+
+def test_tasks_end_as_on_one_machine_and_are_not_done_again(nodes, lab):
+    tasks = [task(s) for s in range(3)] + [task(9, optimizer="sgd", lr=1e6)]
+    ended = {e["key"]: e["event"] for e in do(lab, tasks) if e["event"] in cluster.ENDED}
+    assert ended == {t.run.key: "finished" for t in tasks[:3]} | {tasks[3].run.key: "diverged"}
+    assert not plan.examine(lab, tasks).todo
+    here = Lab(lab.root.with_name("here")).open()
+    list(launch.local(tasks, here, places=["cpu"]))
+    assert weights(here, tasks[:3]) == weights(lab, tasks[:3])
+    stamp = (lab.folder(tasks[0].run.key) / "weights.safetensors").stat().st_mtime_ns
+    do(lab, tasks)
+    assert (lab.folder(tasks[0].run.key) / "weights.safetensors").stat().st_mtime_ns == stamp
+
+
+def test_a_lost_node_loses_nothing_and_the_table_is_the_same(nodes, lab, calm):
+    undisturbed, tasks = calm
+    lost, how = False, []
+    for event in cluster.on_ray(tasks, lab, places=["cpu"] * 2):
+        if event["event"] == "worker died":
+            how.append(event["how"])
+        begun = [t for t in tasks if (lab.folder(t.run.key) / "state.sealed").exists()]
+        if begun and not lost and len(nodes.list_all_nodes()) > 1:
+            nodes.remove_node(nodes.list_all_nodes()[-1], allow_graceful=False)
+            lost = True
+    assert lost and any("node was lost" in h for h in how)
+    assert weights(lab, tasks) == weights(undisturbed, tasks)
+    mine, theirs = (
+        [r for r in plan.table_of(where, tasks) if r["metric"] != "train_seconds"] for where in (lab, undisturbed)
+    )
+    assert mine == theirs
+    nodes.add_node(num_cpus=1)
+    nodes.wait_for_nodes()
+
+
+def test_a_killed_worker_is_replaced_and_its_run_goes_on(nodes, lab, calm):
+    undisturbed, tasks = calm
+    seen, killed = [], False
+    for event in cluster.on_ray(tasks[:1], lab, places=["cpu"] * 2):
+        seen.append(event["event"])
+        if (lab.folder(tasks[0].run.key) / "state.sealed").exists() and not killed:
+            os.kill(lab.holder(tasks[0].run.key)["pid"], signal.SIGKILL)
+            killed = True
+    assert "worker died" in seen and seen[-1] == "finished"
+    assert "resumed" in log(lab, tasks[0].run.key)
+    assert weights(lab, tasks[:1]) == weights(undisturbed, tasks[:1])
+
+
+def test_a_lost_supervisor_is_started_afresh_and_finds_its_way(nodes, lab, calm):
+    import ray
+
+    undisturbed, tasks = calm
+    seen, killed = [], False
+    for event in cluster.on_ray(tasks[:2], lab, places=["cpu"] * 2, name="lost"):
+        seen.append(event["event"])
+        if (lab.folder(tasks[0].run.key) / "state.sealed").exists() and not killed:
+            ray.kill(ray.get_actor("lost", namespace=cluster.NAMESPACE), no_restart=False)
+            killed = True
+    assert killed and seen.count("handed over") == 2
+    assert weights(lab, tasks[:2]) == weights(undisturbed, tasks[:2])
+
+
+def test_cancelled_work_is_saved_and_goes_on_later(nodes, lab, calm):
+    undisturbed, tasks = calm
+    events = cluster.on_ray(tasks[:2], lab, places=["cpu"] * 2, name="cancelled")
+    for event in events:
+        if event["event"] == "step":
+            break
+    began = time.monotonic()
+    cluster.cancel("cancelled")
+    assert time.monotonic() - began < 10
+    assert not [t for t in tasks[:2] if lab.holder(t.run.key)]
+    kept = [t for t in tasks[:2] if (lab.folder(t.run.key) / "state.sealed").exists()]
+    assert kept
+    assert {e["event"] for e in do(lab, tasks[:2], name="cancelled") if e["event"] in cluster.ENDED} == {"finished"}
+    assert weights(lab, tasks[:2]) == weights(undisturbed, tasks[:2])
+
+
+def test_a_second_listener_of_one_name_hears_the_same_work(nodes, lab):
+    tasks = [task(s, 4_000) for s in range(2)]
+    first = cluster.on_ray(tasks, lab, places=["cpu"] * 2, name="shared")
+    while next(first)["event"] != "step":
+        pass
+    first.close()  # the command is gone, the work is not
+    assert [e["event"] for e in do(lab, tasks, name="shared")].count("finished") == 2
+    assert all(log(lab, t.run.key).count("started") == 1 for t in tasks)
+
+
+def test_a_task_that_never_returns_is_ended_and_marked(nodes, lab, tmp_path):
+    plugin = tmp_path / "hangs.py"
+    plugin.write_text(
+        "import time\nfrom torch import nn\nfrom saccade.registry import model\n\n\n@model(family='other')\n"
+        "def hangs(classes=10, *, size=3):\n    '''Never made.'''\n    time.sleep(1000)\n"
+    )
+    from saccade import registry
+
+    registry.load_plugin(str(plugin))
+    stuck = task(model="hangs")
+    events = do(lab, [stuck, task(1)], plugins=[str(plugin)], silence=15.0)
+    failed = next(e for e in events if e["event"] == "failed")
+    assert failed["key"] == stuck.run.key and "no sign of life for 15 s" in failed["reason"]
+    assert [e["event"] for e in events].count("finished") == 1
+    assert lab.done(stuck.run.key)["outcome"] == "failed"
+
+
+def test_a_node_that_does_not_see_the_lab_refuses_and_marks_nothing(nodes, lab):
+    (lab.root / ".saccade").unlink()
+    events = do(lab, [task()])
+    assert [e["event"] for e in events if e["event"] in cluster.ENDED] == ["refused"]
+    assert "folder that all nodes share" in events[-1]["reason"] and lab.keys() == []
+
+
+def test_more_memory_than_any_node_has_is_one_sentence(nodes):
+    with pytest.raises(SaccadeError, match="largest node"):
+        cluster.check_room(cluster.Need(memory=2.0**60))
+
+
+RUN = ["run", "digits_on_backgrounds", "--scale", "smoke", "--only", "CNN", "--json", "--set", *(
+    "digits=procedural_digits", "scenes=procedural_textures", "images=3200")]  # fmt: skip
+
+
+def test_a_detached_command_returns_at_once_and_the_same_command_ends_it(nodes, tmp_path):
+    lab = tmp_path / "lab"
+    words = [sys.executable, "-m", "saccade", *RUN, "--lab", str(lab), "--on", f"ray:{nodes.address}"]
+    left = subprocess.run([*words, "--detach"], capture_output=True, text=True, timeout=120)
+    assert left.returncode == 0 and json.loads(left.stdout)["left running"], left.stderr
+    again = subprocess.run(words, capture_output=True, text=True, timeout=120)
+    told = json.loads(again.stdout)
+    assert again.returncode == 0 and told["runs"] == 4 and told["verdicts"], again.stderr
+    for folder in (lab / "runs").iterdir():
+        assert log(Lab(lab), folder.name).count("started") == 1
+    assert len(list(lab.glob("runs/*/done.json"))) == 4
+
+
+def test_an_interrupted_command_without_a_terminal_saves_and_stops(nodes, tmp_path):
+    lab = tmp_path / "lab"
+    words = [sys.executable, "-m", "saccade", *RUN, "--lab", str(lab), "--on", f"ray:{nodes.address}"]
+    words[words.index("images=3200")] = "images=32000"
+    process = subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    deadline = time.time() + 90
+    while not list(lab.glob("runs/*/log.jsonl")) and time.time() < deadline:
+        time.sleep(0.1)
+    time.sleep(1.0)
+    process.send_signal(signal.SIGTERM)
+    began = time.monotonic()
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 130 and "Traceback" not in error, error
+    assert time.monotonic() - began < 10
+    assert list(lab.glob("runs/*/state.sealed")) and not list(lab.glob("runs/*/lease"))

@@ -1,0 +1,30 @@
+"""One lab, its report and its server for all tests of the explorer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from saccade.lab.store import Lab
+from tests.web.labs import Served, make_lab, session_of
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory) -> Lab:
+    """The finished runs of one study at demo scale, its report, and one model with Gaussian heads."""
+    return make_lab(tmp_path_factory.mktemp("explorer") / "lab")
+
+
+@pytest.fixture(scope="session")
+def report(lab) -> Path:
+    return session_of(lab.root).folder
+
+
+@pytest.fixture(scope="session")
+def served(lab):
+    pytest.importorskip("starlette", reason="the explorer's server needs the extra `web`")
+    pytest.importorskip("uvicorn", reason="the explorer's server needs the extra `web`")
+    one = Served(lab.root, "--port", "0")
+    yield one
+    one.stop()
