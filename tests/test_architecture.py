@@ -30,10 +30,10 @@ ORDER = [
     ["lab.worker"],
     # without torch again: they start workers
     ["lab", "cli.doctor"],
-    ["api", "cli", "__main__"],
+    ["api", "web.runs", "web.pictures", "web.look", "web", "cli", "__main__"],
 ]
 TORCH_ROWS = range(6, 12)
-WITH_TORCH = {entry for i in TORCH_ROWS for entry in ORDER[i]} | {"cli.doctor", "api"}
+WITH_TORCH = {entry for i in TORCH_ROWS for entry in ORDER[i]} | {"cli.doctor", "api", "web.pictures", "web.look"}
 
 
 def modules():

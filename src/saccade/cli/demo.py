@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 from saccade.cli import commands
 from saccade.cli.parsing import say
@@ -30,6 +31,14 @@ def main() -> None:
         words += ["--set", *DRAWN]
     sys.stderr.flush()
     commands.main(words)
+    command = Path(sys.executable).with_name("saccade")
+    print(f"\nSee it move, in a browser on this machine:   {_short(command)} serve --lab {lab} --open")
+    print(f"The same as files for any web host:          {_short(command)} export site --lab {lab}")
+
+
+def _short(command: Path) -> str:
+    """As one would type it here."""
+    return str(command.relative_to(Path.cwd())) if command.is_relative_to(Path.cwd()) else command.name
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ import json
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from saccade.lab.store import Lab
 from saccade.report.figures import jsonable
@@ -118,8 +117,12 @@ class Catalogue:
             return _encode(self.document(since))
         version, complete, text = self._whole
         behind = sum(v > version for v in self._changed.values()) if version != self.version else 0
-        if not text or complete != self.complete or behind > STALE or version < 0 or any(
-            v > version for v in self._gone.values()
+        if (
+            not text
+            or complete != self.complete
+            or behind > STALE
+            or version < 0
+            or any(v > version for v in self._gone.values())
         ):
             made = self.document()
             text = _encode(made)
@@ -153,5 +156,8 @@ class Catalogue:
 
 def _encode(document: Flat) -> bytes:
     # Keys and numbers of values are most of it and need no look at each; values may be anything a setting can be.
-    made = {k: {**c, "values": jsonable(c["values"])} if "values" in c else jsonable(c) for k, c in document["columns"].items()}
+    made = {
+        k: {**c, "values": jsonable(c["values"])} if "values" in c else jsonable(c)
+        for k, c in document["columns"].items()
+    }
     return json.dumps({**document, "columns": made}, separators=(",", ":"), allow_nan=False).encode()

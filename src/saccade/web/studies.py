@@ -19,6 +19,7 @@ from saccade.study import Study
 from saccade.web import runs
 from saccade.web.runs import Flat
 
+
 class Place(NamedTuple):
     """Where a run belongs, and what is asked of it there."""
 
