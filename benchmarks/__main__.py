@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks import page, processes, scaling
+from benchmarks import load, page, processes, scaling
 from benchmarks.measure import FRESH_PAGES
 
 Row = dict[str, Any]
@@ -22,7 +22,7 @@ def inside(what: str, env: Mapping[str, str], quick: bool, only: str) -> Iterato
     """Lines of a child process that was started with this environment."""
     command = [sys.executable, "-m", "benchmarks.inside", what, "--only", only] + ["--quick"] * quick
     clean = {k: v for k, v in os.environ.items() if not k.startswith("MALLOC_")}
-    with subprocess.Popen(command, env={**clean, **env}, stdout=subprocess.PIPE, text=True) as child:
+    with subprocess.Popen(command, env={**clean, **env}, stdout=subprocess.PIPE, encoding="utf-8") as child:
         assert child.stdout is not None
         for line in child.stdout:
             yield json.loads(line)
@@ -65,7 +65,9 @@ def run(quick: bool, only: str, tell: Callable[[str], None]) -> Row:
     )
     for name, measure in many:
         if only in name and not (quick and name.endswith(("one thread", "pure torch", "lock-step"))):
-            add(measure())
+            with load.watched() as beside:
+                row = measure()
+            add(row | beside)
     by_name = {(r["name"], r["setting"], r["against"]): r for r in rows}
     for line in inside("memory", {**FRESH_PAGES, **one_thread}, quick, only):
         row = by_name[line["row"]["name"], line["row"]["setting"], line["row"]["against"]]
@@ -94,7 +96,7 @@ def main() -> None:
     asked = flags.parse_args()
     found = run(asked.quick, asked.only, lambda text: print(text, flush=True))
     before = Path(asked.to) / "results/bench.json"
-    found["slower"] = page.slower(found, json.loads(before.read_text())) if before.exists() else []
+    found["slower"] = page.slower(found, json.loads(before.read_text("utf-8"))) if before.exists() else []
     print("\n" + page.table(found))
     if not asked.quick and not asked.only:
         for name, text in (
@@ -103,8 +105,10 @@ def main() -> None:
         ):
             path = Path(asked.to) / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
+            path.write_text(text, "utf-8")
             print(f"written: {path}")
+    if busy := [r["name"] for r in found["rows"] if load.is_busy(r)]:
+        print(f"measured beside other programs, to be measured again on an idle machine: {', '.join(busy)}")
     if unequal := [r["name"] for r in found["rows"] if not r["is_equal"]]:
         raise SystemExit(f"not the same function: {', '.join(unequal)}")
 

@@ -43,7 +43,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=None)
     asked = parser.parse_args()
     lab = Lab(asked.lab).open()
-    known = {(c["model"], c["data"]): c for c in json.loads(OUT.read_text())} if OUT.exists() else {}
+    known = {(c["model"], c["data"]): c for c in json.loads(OUT.read_text("utf-8"))} if OUT.exists() else {}
     for data in asked.sets:
         for model in asked.models:
             known[model, data] = card(lab, model, data, asked.jobs)

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from benchmarks import images, layers, nets, scaling
+from benchmarks import images, layers, load, nets, scaling
 from benchmarks.measure import Pair, describe, gemm_speed, peak_bytes, time_pair
 
 QUICK = {"rounds": 5, "seconds": 0.12}
@@ -32,7 +32,9 @@ def timed(quick: bool, only: str) -> Iterator[dict[str, Any]]:
             yield {"absent": pair}
         else:
             budget = QUICK if quick else FULL
-            yield {"row": time_pair(pair, rounds=int(budget["rounds"]), seconds=budget["seconds"], gemm=yardstick)}
+            with load.watched() as beside:
+                row = time_pair(pair, rounds=int(budget["rounds"]), seconds=budget["seconds"], gemm=yardstick)
+            yield {"row": row | beside}
 
 
 def weighed(quick: bool, only: str) -> Iterator[dict[str, Any]]:

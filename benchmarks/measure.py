@@ -216,12 +216,12 @@ def peak_bytes(action: Action) -> int | None:
         finally:
             os._exit(0)
     os.close(writing)
-    with os.fdopen(reading) as stream:
+    with os.fdopen(reading, encoding="utf-8") as stream:
         told = stream.read()
     os.waitpid(child, 0)
     return int(json.loads(told)) if told else None
 
 
 def _resident(field: str) -> int:
-    line = next(x for x in Path("/proc/self/status").read_text().splitlines() if x.startswith(field + ":"))
+    line = next(x for x in Path("/proc/self/status").read_text("utf-8").splitlines() if x.startswith(field + ":"))
     return int(line.split()[1]) * 1024

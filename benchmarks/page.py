@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import load
 from saccade.lab import launch
 
 Row = Mapping[str, Any]
@@ -29,7 +30,7 @@ def machine() -> dict[str, Any]:
 
 def _cpu() -> str:
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
         return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     except (OSError, StopIteration):
         return platform.processor() or platform.machine()
@@ -49,11 +50,15 @@ def cells(row: Row) -> tuple[str, ...]:
 
 
 def measured(row: Row) -> str:
-    """The ratio with its interval; a star where the aim was missed."""
+    """The ratio with its interval; a star where the aim was missed, a mark where other programs were busy beside it."""
     if not row["is_equal"]:
         return "NOT EQUAL"
     missed = "" if row["ratio"] >= row["aim"] else " *"
-    return f"{row['ratio']:.2f} ({row['low']:.2f} to {row['high']:.2f}){missed}"
+    return f"{row['ratio']:.2f} ({row['low']:.2f} to {row['high']:.2f}){missed}{busy(row)}"
+
+
+def busy(row: Row) -> str:
+    return f" BUSY: {row['others']:.1f} cores used by others" if load.is_busy(row) else ""
 
 
 def line(row: Row) -> str:
@@ -79,9 +84,10 @@ def slower(found: Row, before: Row) -> list[str]:
     """Rows whose whole interval lies below that of the run before, on the same kind of machine."""
     if found["machine"]["cpu"] != before["machine"]["cpu"]:
         return []
-    past = {(r["name"], r["setting"], r["against"]): r for r in before["rows"] if r["is_equal"]}
+    kept = (r for r in before["rows"] if r["is_equal"] and not load.is_busy(r))
+    past = {(r["name"], r["setting"], r["against"]): r for r in kept}
     told = []
-    for row in (r for r in found["rows"] if r["is_equal"]):
+    for row in (r for r in found["rows"] if r["is_equal"] and not load.is_busy(r)):
         old = past.get((row["name"], row["setting"], row["against"]))
         if old is not None and row["high"] < old["low"]:
             told.append(f"{row['name']} ({row['setting']}): {row['ratio']:.2f}, it was {old['ratio']:.2f}")
@@ -102,7 +108,7 @@ def document(found: Row) -> str:
                 r["setting"],
                 r["against"],
                 f"{r['aim']:g}",
-                f"**{r['ratio']:.2f}**",
+                f"**{r['ratio']:.2f}**{busy(r)}",
                 f"{r['low']:.2f} to {r['high']:.2f} ({100 * r['chance']:.0f} %, {r['rounds']} rounds)",
                 r["clock"],
                 f"{r['ratio_wall']:.2f}",
@@ -196,6 +202,7 @@ def document(found: Row) -> str:
         growth=growth,
         model=model,
         load=said["load"],
+        most=load.MOST,
         missing="\nNot measured in this run:\n\n" + missing if missing else "",
     )
 
@@ -220,8 +227,9 @@ both are compared; a row whose two sides differ has no ratio, and the command fa
 process, the order reversed every other round. The ratio is the peer's time over ours, round by round; the table shows
 the median and an interval for it from order statistics, with the chance that it holds the true median. Ratios are of
 processor time on one thread, which other programs disturb little; where the number of processes or threads is the
-question, processes wait for their turns and the wall clock counts. Times are of one call; in the rows of whole
-machines, of one picture.
+question, processes wait for their turns and the wall clock counts. While a row is measured, so is the work of other
+programs; a row beside which they kept more than {most:g} cores busy is marked BUSY and is to be measured again. Times
+are of one call; in the rows of whole machines, of one picture.
 
 ## Speed
 

@@ -32,7 +32,7 @@ class Trainer:
             env={**clean, **env},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            text=True,
+            encoding="utf-8",
         )
 
     def ask(self, what: object) -> None:

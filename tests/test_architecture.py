@@ -10,7 +10,7 @@ ORDER = [
     ["errors", "arguments", "spec"],
     ["registry", "stats", "lab.table", "lab.lease", "lab.store"],
     ["report.figures", "subjects.scores"],
-    ["report.axes", "report.draw", "study", "cli.terminal", "report.budget"],
+    ["report.axes", "report.draw", "study", "cli.output", "cli.terminal", "report.budget"],
     ["studies", "report.writers", "lab.origin", "lab.identity", "lab.launch", "lab.registration", "lab.export"],
     [
         "report",
@@ -24,16 +24,17 @@ ORDER = [
     # from here on, with torch
     ["rng", "data.pixels", "layers.kernels"],
     ["layers", "data"],
-    ["models", "subjects", "training.distributed", "analysis.convolution"],
+    ["models", "shipped", "subjects", "training.distributed", "analysis.convolution"],
     ["analysis", "training", "probes"],
     ["profiling"],
     ["lab.worker"],
     # without torch again: they start workers
     ["lab", "cli.doctor"],
-    ["api", "web.runs", "web.pictures", "web.look", "web", "cli", "__main__"],
+    ["web.runs", "web.pictures", "web.look", "web"],
+    ["api", "cli", "__main__"],
 ]
 TORCH_ROWS = range(6, 12)
-WITH_TORCH = {entry for i in TORCH_ROWS for entry in ORDER[i]} | {"cli.doctor", "api", "web.pictures", "web.look"}
+WITH_TORCH = {entry for i in TORCH_ROWS for entry in ORDER[i]} | {"cli.doctor", "api", "web.look", "web.pictures"}
 
 
 def modules():

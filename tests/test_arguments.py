@@ -179,9 +179,9 @@ def test_whatever_a_data_argument_is_set_to_data_or_a_sentence_come_out(monkeypa
     monkeypatch.setenv("SACCADE_DATA", str(tmp_path))
     told = []
     for name, argument in accepted_of("data"):
-        for value in (*MISTAKES, "/", os.devnull, 3, 1e-3, (0, 1), (9, 9)):
+        for value in (*MISTAKES, str(tmp_path), os.devnull, 3, 1e-3, (0, 1), (9, 9)):
             try:
-                images = Source(name, Settings({**DRAWN[name], argument: value}), 0)("train")
+                images = Source(name, Settings({**DRAWN.get(name, {}), argument: value}), 0)("train")
                 images.batch(images.y[:2] * 0)
             except SaccadeError as error:
                 told.append(str(error))

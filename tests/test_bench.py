@@ -2,13 +2,15 @@
 
 import json
 import math
+import subprocess
 import sys
+import time
 
 import pytest
 import torch
 
 from benchmarks import __main__ as bench
-from benchmarks import measure, nets, page, scaling
+from benchmarks import load, measure, nets, page, scaling
 from benchmarks.measure import Pair, Timing
 from benchmarks.pure import without_kernels
 from saccade import models
@@ -182,3 +184,37 @@ def test_switching_kernels_off_is_undone():
     with without_kernels():
         assert kernels.short_heads(3) is None and neighbourhoods.aggregation() is None
     assert (kernels.short_heads, neighbourhoods.aggregation) == before
+
+
+def test_the_work_of_other_programs_is_measured_beside_a_row():
+    if load.machine_seconds() is None:
+        pytest.skip("needs /proc")
+    with load.watched() as alone:
+        sum(range(3_000_000))
+    own = load.own_seconds()
+    other = subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True)
+    with load.watched() as beside:  # in a session of its own and not waited for: as another program
+        time.sleep(2)
+    other.kill()
+    other.wait()
+    assert alone["others"] >= 0 and beside["others"] > 0.05
+    assert load.own_seconds() >= own
+
+
+def test_a_row_beside_other_programs_is_marked_and_not_compared():
+    row = {
+        "name": "made up",
+        "setting": "tiny",
+        "against": "itself",
+        "is_equal": True,
+        "ratio": 121.0,
+        "low": 100.0,
+        "high": 140.0,
+        "aim": 8.0,
+        "others": 1.4,
+    }
+    assert "BUSY: 1.4 cores used by others" in page.measured(row)
+    assert "BUSY" not in page.measured({**row, "others": 0.1}) and "BUSY" not in page.measured({**row, "others": None})
+    found, before = ({"machine": {"cpu": "x"}, "rows": [{**row, **more}]} for more in ({"high": 9.0}, {"others": 0.0}))
+    assert page.slower(found, before) == []
+    assert page.slower({**found, "rows": [{**row, "high": 9.0, "others": 0.0}]}, before)

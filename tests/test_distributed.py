@@ -206,7 +206,7 @@ def test_a_user_starts_it_with_torchrun_and_a_second_call_finds_everything_done(
 
     subprocess.run([sys.executable, *TRAIN, "--seeds", "0", "--lab", str(tmp_path / "one"), "--quiet"], check=True)
     done = torchrun(tmp_path / "two", "0:2")
-    assert done.returncode == 0 and "over 2 seeds" in done.stdout, done.stderr
+    assert done.returncode == 0 and "(seeds 0, 1)" in done.stdout, done.stderr
     one, *more = (tmp_path / "one").glob("runs/*/weights.safetensors")
     assert not more
     two = load_file(tmp_path / "two" / one.relative_to(tmp_path / "one"))

@@ -1,5 +1,9 @@
 """What the README and the docs say is so: Python blocks run, commands exist, links resolve, every study has a page."""
 
+import contextlib
+import importlib.util
+import io
+import os
 import re
 import subprocess
 import sys
@@ -11,7 +15,27 @@ from saccade import registry
 from saccade.__main__ import overview
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+HEAVY = {"docs/models/attention.md", "docs/tutorials/profile.md"}  # a larger model, many variants of the images
+
+
+def named(page):
+    return page.relative_to(ROOT).as_posix()
+
+
+def with_python():
+    for page in PAGES:
+        if page.name != "README.md" and blocks(page, "python"):
+            marks = [pytest.mark.slow] if named(page) in HEAVY else []
+            yield pytest.param(page, id=named(page), marks=marks)
+
+
+def script(name):
+    """One of the programs beside the docs, which are no package."""
+    spec = importlib.util.spec_from_file_location(f"docs_{name}", ROOT / "docs" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def blocks(page, language):
@@ -25,6 +49,14 @@ def test_the_readmes_python_runs(tmp_path):
     assert re.search(r"\{0: 0\.\d+\}", done.stdout)
 
 
+@pytest.mark.parametrize("page", list(with_python()))
+def test_every_python_block_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for code in blocks(page, "python"):
+        with contextlib.redirect_stdout(io.StringIO()):
+            exec(compile(code, named(page), "exec"), {"__name__": "docs"})
+
+
 def test_every_command_in_the_docs_is_one():
     known = {name for name, _ in overview()}
     used = {m for p in PAGES for b in blocks(p, "sh") for m in re.findall(r"saccade ([a-z]+)", b)}
@@ -32,9 +64,9 @@ def test_every_command_in_the_docs_is_one():
     assert used <= known
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize("page", PAGES, ids=named)
 def test_links_resolve(page):
-    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)):
         if not target.startswith("http"):
             assert (page.parent / target).exists(), target
 
@@ -49,3 +81,48 @@ def test_every_name_has_a_card_worth_reading():
     for kind in registry.KINDS:
         for card in registry.cards(kind).values():
             assert len(card.about) > 20, card.name
+
+
+def test_the_readme_and_the_docs_say_what_the_results_say():
+    made = script("make_readme")
+    stale = [named(page) for page in made.PAGES if made.text(page) != page.read_text(encoding="utf-8")]
+    assert not stale, f"{stale}: run python docs/make_readme.py"
+
+
+def test_made_pages_are_fresh():
+    made = script("make_pages").pages()
+    stale = [named(p) for p, text in made.items() if not p.exists() or p.read_text(encoding="utf-8") != text]
+    assert not stale, f"{stale}: run python docs/make_pages.py"
+
+
+def test_the_api_page_is_fresh():
+    made = script("make_api")
+    assert made.PAGE.read_text(encoding="utf-8") == made.page(), "run python docs/make_api.py"
+
+
+def test_a_result_that_changes_makes_the_readme_stale(monkeypatch):
+    """The check above can fail: one verdict more, and the page no longer says what the results say."""
+    made = script("make_readme")
+    told = {"scale": "small", "verdicts": [{"claim": "X", "says": "undecided", "reason": "still moving"}]}
+    monkeypatch.setattr(made, "results", lambda: {"digits_on_backgrounds": told})
+    assert "1 claims of 1 published studies (small scale): 1 open** (1 still moving)" in made.scoreboard("")
+    assert made.text(ROOT / "README.md") != (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_every_probe_and_model_is_on_a_page():
+    for card in registry.cards("probe").values():
+        assert (ROOT / "docs" / "probes" / f"{card.name}.md").exists()
+    for card in registry.cards("model").values():
+        assert f"## `{card.name}`" in (ROOT / "docs" / "models" / f"{card.extra['family']}.md").read_text()
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning(tmp_path):
+    pytest.importorskip("material")
+    words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", tmp_path / "site"]
+    done = subprocess.run(
+        words, capture_output=True, text=True, cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    )
+    assert done.returncode == 0 and "WARNING" not in done.stderr, done.stderr
+    assert (tmp_path / "site" / "gallery.html").exists()
+    assert (tmp_path / "site" / "results" / "digits_on_backgrounds" / "report.html").exists()

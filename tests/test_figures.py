@@ -9,6 +9,7 @@ import json
 import math
 import subprocess
 import sys
+import xml.etree.ElementTree
 
 import numpy as np
 import pytest
@@ -299,3 +300,10 @@ def test_figure_data_need_neither_torch_nor_matplotlib():
     code = "import sys, saccade.report.document; print([m for m in ('torch', 'matplotlib') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.filterwarnings("ignore:Glyph")
+def test_control_characters_do_not_get_into_an_svg():
+    text = svg(simple(table(), title="a \x1btitle", lines=[{"label": "a\x07rm", "where": {"model": "lenet"}}]))
+    xml.etree.ElementTree.fromstring(text)
+    assert "arm, n=5" in text and not draw.NOT_XML.search(text)

@@ -1,6 +1,7 @@
 """The way into C: nothing gets there unchecked, and a build with sanitizers finds nothing to object to."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,7 +19,8 @@ SOURCE = HERE.parent / "src" / "saccade"
 
 
 def test_every_pointer_comes_from_one_place():
-    users = [p.relative_to(SOURCE) for p in SOURCE.rglob("*.py") if "data_ptr" in p.read_text("utf-8")]
+    told = re.compile(r"(?<!untyped_storage\(\))\.data_ptr\(")  # which tensors share memory may be asked elsewhere
+    users = [p.relative_to(SOURCE) for p in SOURCE.rglob("*.py") if told.search(p.read_text("utf-8"))]
     assert users == [Path("layers/kernels/__init__.py")]
 
 

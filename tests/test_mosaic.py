@@ -10,7 +10,7 @@ from PIL import Image
 from saccade import registry, rng
 from saccade.data import autoaugment, backdrops
 from saccade.data.backdrops import textures
-from saccade.data.fetch import large_pictures, sets
+from saccade.data.fetch import photographs, sets
 from saccade.data.mosaic import draw, mosaic
 from saccade.data.points import sized
 from saccade.data.small_object import small_object
@@ -195,15 +195,15 @@ def test_fetched_pictures_are_checked_kept_with_their_authors_and_used(tmp_path,
     for i in range(2):
         file = given / f"p{i}.jpg"
         Image.fromarray(np.full((300, 3300, 3), 100 * i, np.uint8)).save(file)
-        made.append(large_pictures.Picture(file.name, f"author {i}", "CC0-1.0", "mine", sets.sha256_of_file(file)))
-    monkeypatch.setattr(large_pictures, "PICTURES", tuple(made))
-    monkeypatch.setattr(large_pictures, "FOLDERS", {"mine": "nowhere/at/all"})
+        made.append(photographs.Picture(file.name, f"author {i}", "CC0-1.0", "mine", sets.sha256_of_file(file)))
+    monkeypatch.setattr(photographs, "PICTURES", tuple(made))
+    monkeypatch.setattr(photographs, "FOLDERS", {"mine": "nowhere/at/all"})
     backdrops.fetched.cache_clear()
     with pytest.raises(SaccadeError, match=r"not in .* yet; fetch it with `saccade data fetch nature_photos`"):
         small_object("test", n=2, backdrop="nature_photos", **OF)
-    assert large_pictures.status().state == "not fetched"
-    assert large_pictures.fetch(folder_from=given) == f"folder {given}"
-    assert large_pictures.fetch() == "cache" and large_pictures.status().state == "ready"
+    assert photographs.status().state == "not fetched"
+    assert photographs.fetch(folder_from=given) == f"folder {given}"
+    assert photographs.fetch() == "cache" and photographs.status().state == "ready"
     home = tmp_path / "cache" / "nature_photos"
     told = json.loads((home / "manifest.json").read_text())
     assert [p["author"] for p in told] == ["author 0", "author 1"] and told[0]["licence"] == "CC0-1.0"
@@ -216,11 +216,11 @@ def test_fetched_pictures_are_checked_kept_with_their_authors_and_used(tmp_path,
     (given / "p1.jpg").write_bytes(b"another picture")
     monkeypatch.setattr("shutil.which", lambda name: None)
     with pytest.raises(SaccadeError, match=r"could not be had from folder .*p1\.jpg is damaged.*--from DIR"):
-        large_pictures.fetch(folder_from=given)
+        photographs.fetch(folder_from=given)
 
 
 def test_every_fetched_picture_has_author_licence_and_checksum():
-    assert len(large_pictures.PICTURES) == 20 == len({p.sha256 for p in large_pictures.PICTURES})
-    for picture in large_pictures.PICTURES:
+    assert len(photographs.PICTURES) == 20 == len({p.sha256 for p in photographs.PICTURES})
+    for picture in photographs.PICTURES:
         assert picture.author and picture.licence and len(picture.sha256) == 64
-        assert picture.package in large_pictures.FOLDERS
+        assert picture.package in photographs.FOLDERS

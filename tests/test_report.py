@@ -477,8 +477,19 @@ def test_a_browser_shows_headings_and_figures(paths, tmp_path):
     )
     dom = Page(done.stdout)
     tags = [t for t, _ in dom.tags]
-    assert tags.count("svg") == 2
+    assert tags.count("svg") == 3
     assert tags.count("h2") == 7
-    assert tags.count("details") == len(VERDICTS) + 1
+    assert tags.count("details") == len(VERDICTS) + 2
     assert "script" not in tags
     assert "statement of D-H1" in dom.text
+
+
+def test_a_link_target_cannot_end_its_link():
+    told = writers._md_cell((writers.Ref("text", "https://a.org/x(1) y](javascript:0)"),))
+    assert told == "[text](https://a.org/x%281%29%20y%5D%28javascript:0%29)"
+
+
+def test_cells_that_a_spreadsheet_would_run_are_text():
+    rows = [{"a": "=1+1", "b": "-0.5", "c": -0.5, "d": "@x", "e": "+cmd", "f": "plain"}]
+    assert document.to_csv(rows).splitlines()[1] == "'=1+1,-0.5,-0.5,'@x,'+cmd,plain"
+    assert "'=1+1" in Table(({**dict.fromkeys(("arm", "run"), "=1+1"), "metric": "m", "value": 1, "n": 1},)).to_csv()

@@ -7,22 +7,25 @@ import os
 import sys
 from pathlib import Path
 
+from saccade.cli import output
+
 OVERVIEW = """usage: saccade COMMAND [...]
 
 A laboratory for the inductive biases of vision models.
 
-First:  saccade run digits_on_backgrounds --scale smoke    a minute: trains, measures, writes a report
+First:  saccade demo                                       minutes: a first study on real data, end to end
 Then:   saccade run digits_on_backgrounds --scale small    verdicts with intervals
 
 commands (saccade COMMAND --help tells more):
 """
 
-COMMANDS = ("commands", "models", "cluster", "web")  # files of cli/
+COMMANDS = ("commands", "care", "models", "demo", "cluster", "web")  # files of cli/
 
 
 def main() -> None:
     if sys.argv[1:] in ([], ["-h"], ["--help"]):
-        print(OVERVIEW + "\n".join(f"  {name:<9} {about}" for name, about in overview()))
+        with output.guarded():
+            print(OVERVIEW + "\n".join(f"  {name:<9} {about}" for name, about in overview()))
         return
     if "TORCHELASTIC_RUN_ID" in os.environ:  # one of the processes of torchrun
         under_torchrun()

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterable
 
 QUOTED = 60  # characters of a value that a sentence quotes
+LISTED = 30  # names that a sentence lists
 
 
 class SaccadeError(Exception):
@@ -20,7 +21,8 @@ def suggest(kind: str, name: object, known: Iterable[str], where: str = "") -> s
     """The sentence for an unknown name: what was wrong, the nearest valid name, where to look."""
     known = sorted(known)
     near = difflib.get_close_matches(str(name).replace("-", "_"), known, n=1, cutoff=0.5)
-    hint = f"; did you mean {near[0]}?" if near else f"; known: {', '.join(known) or 'none'}."
+    listed = ", ".join(known[:LISTED]) + (f" and {len(known) - LISTED} more" if len(known) > LISTED else "")
+    hint = f"; did you mean {near[0]}?" if near else f"; known: {listed or 'none'}."
     return f"no {kind} {quoted(name)}{hint}" + (f" ({where})" if where else "")
 
 

@@ -173,7 +173,7 @@ def adopt(text: str) -> str:
     """A model of a file that registers nothing, file.py:function or file.py:Class, becomes known as FILE_FUNCTION."""
     path, _, function = text.rpartition(":")
     module = _load_file(Path(path).expanduser())
-    made = getattr(module, function, None)
+    made: Any = getattr(module, function, None)
     own = [n for n, v in vars(module).items() if callable(v) and getattr(v, "__module__", "") == module.__name__]
     if function not in own:
         raise SaccadeError(suggest(f"function or class in {path}", function or "(none)", own))

@@ -157,6 +157,13 @@ class Recipe:
         return max(1, self.images // self.batch)
 
 
+def recipe_of(*given: Mapping[str, Any]) -> Recipe:
+    """A recipe from what a user names, the later over the earlier; an unknown name is a sentence."""
+    named = {name: value for some in given for name, value in some.items()}
+    arguments.check("the recipe", arguments.of_class(Path(__file__), "Recipe"), named)
+    return Recipe(**named)
+
+
 @dataclass(frozen=True)
 class Run:
     """One training, by what it is made of. Its key is its name, its folder and its cache entry."""

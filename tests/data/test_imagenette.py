@@ -40,11 +40,11 @@ def test_imagenette_reads_class_folders(folder):
     ("change", "says"),
     [
         ({"folder": "nowhere"}, "unpack Imagenette there"),
-        ({"size": 2}, "size must be"),
-        ({"crop": 0.0}, "crop in"),
+        ({"size": 2}, "size of imagenette must be"),
+        ({"crop": 0.0}, "crop of imagenette must be"),
         ({"hold_out": 99}, "must leave pictures"),
         ({"p": 99}, "must leave pictures"),
-        ({"augment": "blur"}, "no augment"),
+        ({"augment": "blur"}, "augment of imagenette must be one of"),
     ],
 )
 def test_imagenette_refuses_in_a_sentence(folder, change, says):

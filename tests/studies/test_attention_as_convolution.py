@@ -145,7 +145,7 @@ def test_looks_at_heads_know_how_their_run_was_made():
 
 
 def test_an_unknown_part_gets_a_sentence():
-    with pytest.raises(SaccadeError, match="sweep must be one of"):
+    with pytest.raises(SaccadeError, match="sweep of attention_as_convolution must be one of"):
         STUDY.choose({"sweep": "table9"})
 
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
 from saccade import __version__, registry
-from saccade.cli.flags import Device, Jobs, Json, LabDir, Plugin, Quiet, ScaleName, Set, Study
+from saccade.cli import output
+from saccade.cli.flags import Device, Jobs, Json, LabDir, Plugin, Quiet, RedoDamaged, Retry, ScaleName, Set, Study
 from saccade.cli.parsing import command, out, parse, say, seconds_of, seed_range, settings
-from saccade.spec import SCALES, Outcome, SaccadeError, Says, Settings, plain, suggest
+from saccade.spec import SCALES, Outcome, SaccadeError, Says, Settings, suggest
 
 
 @command(name="list")
@@ -125,57 +124,6 @@ def _show_registration(name: str, scale: str, lab: str, json: bool) -> None:
 
 
 @command()
-def data(
-    action: Positional[Literal["list", "fetch", "verify"]] = "list",
-    names: Positional[tuple[str, ...]] = (),
-    from_: Annotated[
-        str | None,
-        arg(
-            name="from",
-            metavar="DIR",
-            help="a folder with the original files, or a torchvision root, to read instead of the network",
-        ),
-    ] = None,
-    again: Annotated[bool, arg(help="fetch even when the cache has it")] = False,
-    json: Json = False,
-) -> None:
-    """Data sets: list what is known and here, fetch with checksums, verify every byte of the cache."""
-    from saccade.cli import terminal
-    from saccade.data.fetch import large_pictures, sources
-
-    large = large_pictures.NAME
-    if action == "list":
-        states = [
-            large_pictures.status() if n == large else sources.status(n) for n in (names or (*sources.known(), large))
-        ]
-        if json:
-            out([plain(s) for s in states])
-            return
-        for s in states:
-            print(f"{s.name:<20} {s.state:<16} {s.about}" + (f"  [{s.source}]" if s.source else ""))
-        return
-    if action == "fetch":
-        fetched = {}
-        for name in names or tuple(n for n in sources.known() if not n.startswith("procedural")):
-            with terminal.progress_bar(name) as progress:
-                fetch = large_pictures.fetch if name == large else partial(sources.fetch, name)
-                fetched[name] = fetch(folder_from=from_, again=again, report=say, progress=progress)
-        if json:
-            out(fetched)
-        return
-    findings = [
-        f for name in (names or (None,)) for f in (large_pictures.verify() if name == large else sources.verify(name))
-    ]
-    if json:
-        out([plain(f) for f in findings])
-    else:
-        for f in findings:
-            print(f"{f.state:<8} {f.file}" + (f": {f.remedy}" if f.remedy else ""))
-    if any(f.state == "damaged" for f in findings):
-        raise SystemExit(1)
-
-
-@command()
 def train(
     model: Positional[Annotated[str, arg(metavar="MODEL", help="a registered name, or file.py:function")]],
     data: Annotated[
@@ -187,6 +135,8 @@ def train(
     set: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE ...", help="arguments of the model")] = (),
     data_set: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE ...", help="arguments of the data")] = (),
     probes: Annotated[tuple[str, ...], arg(metavar="NAME ...")] = ("accuracy",),
+    retry: Retry = False,
+    redo_damaged: RedoDamaged = False,
     lab: LabDir = "lab",
     device: Device = "auto",
     jobs: Jobs = None,
@@ -199,42 +149,49 @@ def train(
         registry.load_plugin(file)
     from saccade import stats
     from saccade.data.named import named
-    from saccade.lab import pipeline
+    from saccade.lab import identity, pipeline
     from saccade.lab.store import Lab
-    from saccade.spec import Probe, Recipe, Run, Task
+    from saccade.spec import Probe, Run, Task, recipe_of
 
     if model.rpartition(":")[0].endswith(".py"):
         model, plugin = registry.adopt(model), (*plugin, model)
     data, data_args = named(data, settings(data_set))
     card, source = registry.card("model", model), registry.card("data", data)
     registry.check_args("model", model, settings(set))
-    try:
-        made = Recipe(images=images, **settings(recipe))
-    except TypeError as error:
-        raise SaccadeError(
-            f"--recipe: {error}; known: optimizer, lr, batch, schedule, momentum, weight_decay, warmup, "
-            "clip, label_smoothing, precision, watch."
-        ) from None
+    registry.check_args("data", data, data_args)
+    made = recipe_of({"images": images}, settings(recipe))
     splits = ("train", source.extra.get("watch", "test"))
     asked = tuple(Probe(p, splits=splits) if p == "accuracy" else Probe(registry.card("probe", p).name) for p in probes)
-    tasks = [
-        Task(Run(card.name, source.name, made, s, Settings(settings(set)), Settings(data_args)), asked)
-        for s in seed_range(seeds)
-    ]
-    how = pipeline.How(device=device, jobs=jobs, plugins=plugin, quiet=quiet or json)
+    tasks = identity.identify(
+        [
+            Task(Run(card.name, source.name, made, s, Settings(settings(set)), Settings(data_args)), asked)
+            for s in seed_range(seeds)
+        ]
+    )
+    for one in asked:
+        registry.check_args("probe", one.name, one.settings)
+    how = pipeline.How(
+        device=device, jobs=jobs, plugins=plugin, quiet=quiet or json, retry=retry, redo_damaged=redo_damaged
+    )
     table = pipeline.train(Lab(lab).open(), tasks, how)
+    results = (Outcome.DIVERGED, Outcome.TIMEOUT)  # they gave none, but are none of the failures
+    failed = any(not str(gap["why"]).startswith(results) for gap in table.gaps)
     if json:
-        out({"rows": [dict(r) for r in table], "gaps": [dict(g) for g in table.gaps]})
-        return
-    for split in splits:
+        out({"rows": [dict(r) for r in table], "gaps": [dict(g) for g in (*table.gaps, *table.faults)]})
+    for split in () if json else splits:
         series = table.series("accuracy", split=split)
         if series:
-            print(
-                f"{card.name}: accuracy on {split} {stats.estimate(series).short()} % (95 % interval over "
-                f"{len(series)} seeds)"
+            few = len(series) < 3  # two seeds have no interval worth the name: their values are listed
+            values = ", ".join(f"{100 * v:.1f}" for v in series.values())
+            shown = (
+                f"{values} % (seeds {', '.join(map(str, series))})" if few else f"{stats.estimate(series).short()} %"
             )
-    for gap in table.gaps:
+            more = "" if few else f" (95 % interval over {len(series)} seeds)"
+            print(f"{card.name}: accuracy on {split} {shown}{more}")
+    for gap in () if json else (*table.gaps, *table.faults):
         print(f"seed {gap['seed']}: {gap['why']}")
+    if failed or table.faults:
+        raise SystemExit(1)
 
 
 @command()
@@ -264,8 +221,8 @@ def run(
     set: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE ...", help="open choices (saccade show STUDY)")] = (),
     only: Annotated[str, arg(metavar="GLOB", help="only arms whose name matches, e.g. 'CNN*'")] = "",
     dry_run: Annotated[bool, arg(help="print the plan with its cost on this machine, and stop")] = False,
-    retry: Annotated[bool, arg(help="try runs again that failed earlier")] = False,
-    redo_damaged: Annotated[bool, arg(help="set runs with damaged files aside and do them again")] = False,
+    retry: Retry = False,
+    redo_damaged: RedoDamaged = False,
     strict: Annotated[bool, arg(help="exit with 3 when a claim is contradicted")] = False,
     on: Annotated[str, arg(metavar="PLACE", help="local, ray, or ray:HOST:PORT of a Ray cluster")] = "local",
     detach: Annotated[bool, arg(help="hand the work to the Ray cluster and leave")] = False,
@@ -346,8 +303,10 @@ def run(
         if json:
             out({**summary, "left running": True})
         return
+    missing = pipeline.shortfall(opened, spent=limit is not None)
+    if not len(opened.table()):
+        raise SystemExit(_nothing(opened, missing, summary, json))
     written = pipeline.write(opened)
-    refused = [t for t in opened.tasks if opened.lab.done(t.run.key) is None] if limit is None else []
     open_still = pipeline.still_open(opened, how) if limit is not None else []
     if json:
         out(
@@ -357,6 +316,7 @@ def run(
                 "verdicts": list(written.verdicts),
                 "report": {k: str(p) for k, p in written.paths.items()},
                 "open": open_still,
+                "missing": missing,
             }
         )
     else:
@@ -364,10 +324,22 @@ def run(
         for line in open_still:
             print(f"still open: {line}")
         print(f"\n{document.summary(written.verdicts)} The report:\n{written.paths['html'].resolve()}")
-    if refused:
+        for line in missing:
+            tell(f"  {line}")
+    if missing:
         raise SystemExit(1)
     if strict and any(v.says in (Says.CONTRADICTED, Says.DOES_NOT_HOLD) for v in written.verdicts):
         raise SystemExit(3)
+
+
+def _nothing(opened: Any, missing: Sequence[str], summary: dict[str, Any], json: bool) -> int:
+    """What is said, and the exit code, when there is not a single row to report on."""
+    if json:
+        out({**summary, "missing": list(missing)})
+    for line in missing:
+        say(f"  {line}")
+    say(f"saccade: no run of {opened.study.name} at scale {opened.scale} gave a result; nothing is reported.")
+    return 1
 
 
 @command()
@@ -507,7 +479,7 @@ def figures(
     known = {f.name: f for f in opened.study.figures}
     if only and only not in known:
         raise SaccadeError(suggest("figure", only, known))
-    table = opened.table()
+    table = pipeline.check_rows(opened, opened.table())
     folder = Path(to) if to else opened.folder / "figures"
     paths = [draw.save(f.make(table), folder / f"{f.name}.{format}") for f in known.values() if only in ("", f.name)]
     if json:
@@ -517,80 +489,13 @@ def figures(
             print(path)
 
 
-@command()
-def lab(
-    action: Positional[Literal["merge", "verify", "prune", "export", "import"]],
-    other: Positional[Annotated[str, arg(metavar="PATH", help="another lab, or the file of an export")]] = "",
-    study: Annotated[tuple[str, ...], arg(metavar="NAME ...", help="export: only the runs of these studies")] = (),
-    scale: ScaleName = "large",
-    lab: LabDir = "lab",
-    dry_run: Annotated[bool, arg(help="say what would be done")] = False,
-    json: Json = False,
-) -> None:
-    """Look after a lab: merge another one, verify every byte, prune what is never read again, export, import.
-
-    An export is one file with the finished runs' rows, curves and registration, without weights: who imports it
-    draws every figure and judges every claim again without training."""
-    from saccade.lab import export, pipeline
-    from saccade.lab.store import Lab
-
-    here = Lab(lab)
-    if not (here.root / "runs").is_dir() and action not in ("merge", "import"):
-        raise SaccadeError(f"no lab at {here.root}; --lab DIR names another.")
-    if action == "merge":
-        if not other or not (Path(other) / "runs").is_dir():
-            raise SaccadeError(f'saccade lab merge takes the folder of another lab, not "{other}".')
-        told: dict[str, Any] = dict(here.open().merge(Lab(other), dry_run))
-    elif action == "export":
-        if not other:
-            raise SaccadeError("saccade lab export takes the file to write, as in saccade lab export runs.jsonl.xz.")
-        keys = [t.run.key for name in study for t in pipeline.open_session(name, scale, lab).tasks] if study else None
-        told = {"file": other, "runs": export.write(here, Path(other), keys, study)}
-    elif action == "import":
-        if not other:
-            raise SaccadeError("saccade lab import takes the file of an export.")
-        came = export.read(here, Path(other))
-        told = {"added": len(came.added), "already here": len(came.already_here), "rows added": came.rows_added}
-    elif action == "verify":
-        told = {key: bad for key in here.keys() if (bad := here.damage(key))}  # noqa: SIM118
-    else:
-        told = dict(here.prune(dry_run))
-    if json:
-        out(told)
-    elif not told:
-        nothing = {"verify": f"{len(here.keys())} runs, every file matches its checksum", "prune": "nothing to remove"}
-        print(nothing[action])
-    else:
-        for name, value in told.items():
-            print(
-                f"{name}: {', '.join(map(str, value)) if isinstance(value, list) else value}"
-                + (" bytes" if action == "prune" else "")
-                + (" damaged" if action == "verify" else "")
-            )
-    if action == "verify" and told:
-        raise SystemExit(1)
-
-
-@command()
-def doctor(lab: LabDir = "lab", json: Json = False) -> None:
-    """What this machine offers: device, threads, compiler, data, versions; each problem with its remedy."""
-    from saccade.cli.doctor import examine
-
-    lines = examine(lab)
-    if json:
-        out([plain(line) for line in lines])
-    else:
-        for line in lines:
-            remedy = f"  -> {line.remedy}" if line.remedy else ""
-            print(f"{'ok  ' if line.ok else 'NOTE'} {line.what:<18} {line.says}{remedy}")
-
-
-from saccade.cli import models as models  # noqa: E402  # its commands come after these in --help
+from saccade.cli import care as care  # noqa: E402  # their commands come after these in --help
+from saccade.cli import models as models  # noqa: E402
 
 
 def main(words: Sequence[str] | None = None) -> None:
     """Entry point: one sentence for each mistake; exit codes 0 fine, 1 failed, 2 wrong usage, 3 not reproduced."""
-    from saccade.cli import cluster, web  # noqa: F401 - they register their commands
+    from saccade.cli import cluster, demo, web  # noqa: F401 - they register their commands
 
     words = list(sys.argv[1:] if words is None else words)
     if words == ["--version"]:
@@ -598,16 +503,14 @@ def main(words: Sequence[str] | None = None) -> None:
         return
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # a polite kill saves as Ctrl-C does
     try:
-        parse(words)()
+        with output.guarded():
+            parse(words)()
     except SaccadeError as error:
         say(f"saccade: {error}")
         raise SystemExit(2) from None
     except KeyboardInterrupt:
         say("\nstopped; finished runs are kept and unfinished ones were saved. The same command goes on from here.")
         raise SystemExit(130) from None
-    except BrokenPipeError:  # `saccade list | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        raise SystemExit(1) from None
 
 
 if __name__ == "__main__":

@@ -1,45 +1,67 @@
-"""`make demo`: the first study on real data at demo scale; drawn data only when no source at all can be reached."""
+"""`saccade demo`: the first study on real data at demo scale, or a look at the models that come with the package."""
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
+from typing import Annotated
 
-from saccade.cli import commands
-from saccade.cli.parsing import say
-from saccade.lab import pipeline
+from tyro.conf import arg
+
+from saccade.cli.flags import LabDir, Quiet
+from saccade.cli.parsing import command, say
 from saccade.spec import SaccadeError
 
 STUDY = "digits_on_backgrounds"
 DRAWN = ("digits=procedural_digits", "scenes=procedural_textures")
 
 
-def main() -> None:
-    flags = argparse.ArgumentParser(description=__doc__)
-    flags.add_argument("--lab", default="lab")
-    lab = flags.parse_args().lab
-    words = ["run", STUDY, "--scale", "demo", "--lab", lab]
+@command()
+def demo(
+    lab: LabDir = "lab",
+    look: Annotated[
+        bool, arg(help="train nothing: open the explorer on trained models that come with saccade")
+    ] = False,
+    quiet: Quiet = False,
+) -> None:
+    """A first study on real data, end to end, in minutes; --look shows trained models in seconds."""
+    from saccade.cli import commands
+    from saccade.lab import pipeline
+
+    words = ["run", STUDY, "--scale", "demo", "--lab", lab, *(["--quiet"] if quiet else [])]
     try:
         pipeline.fetch(pipeline.open_session(STUDY, "demo", lab).tasks, say)
     except SaccadeError as error:
+        if look:  # these models were trained on real digits and real scenes, and are shown nothing else
+            raise
         say(f"saccade: {error}")
         say(
             "\n*** NO REAL DATA COULD BE REACHED: this demo goes on with images drawn by a program. ***\n"
             "*** Its numbers say nothing of MNIST or CIFAR-10; the report says so in its first line. ***\n"
         )
         words += ["--set", *DRAWN]
+    if look:
+        show(lab)
+        return
     sys.stderr.flush()
     commands.main(words)
-    command = Path(sys.executable).with_name("saccade")
-    print(f"\nSee it move, in a browser on this machine:   {_short(command)} serve --lab {lab} --open")
-    print(f"The same as files for any web host:          {_short(command)} export site --lab {lab}")
+    print(f"\nSee it move, in a browser on this machine:   {_typed()} serve --lab {lab} --open")
+    print(f"The same as files for any web host:          {_typed()} export site --lab {lab}")
 
 
-def _short(command: Path) -> str:
-    """As one would type it here."""
-    return str(command.relative_to(Path.cwd())) if command.is_relative_to(Path.cwd()) else command.name
+def _typed() -> str:
+    """The command as one would type it here."""
+    own = Path(sys.executable).with_name("saccade")
+    return str(own.relative_to(Path.cwd())) if own.is_relative_to(Path.cwd()) else own.name
 
 
-if __name__ == "__main__":
-    main()
+def show(lab: str) -> None:
+    """The shipped models with what they reach, then the explorer at its Look page."""
+    from saccade import shipped
+    from saccade.cli.web import start
+
+    print(f"{'model':<10} {'parameters':>10}   right on seen / unseen backgrounds")
+    for card in shipped.cards().values():
+        (seen, n), (unseen, _) = card.accuracy("id"), card.accuracy("ood")
+        print(f"{card.name:<10} {card.parameters:>10,}   {seen:.1%} / {unseen:.1%} of {n:,} images")
+    start(lab, None, browser=True, page="#/look")

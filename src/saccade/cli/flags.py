@@ -12,6 +12,8 @@ Set = Annotated[tuple[str, ...], arg(metavar="NAME=VALUE ...", help="set argumen
 Device = Annotated[str, arg(metavar="NAME", help="auto, cpu, cuda, cuda:0 or mps")]
 Jobs = Annotated[int | None, arg(metavar="N", help="worker processes; default one a core, or one a GPU")]
 Plugin = Annotated[tuple[str, ...], arg(metavar="FILE ...", help="Python files that register models, data or probes")]
+Retry = Annotated[bool, arg(help="try again what failed earlier: runs, and probes of finished runs")]
+RedoDamaged = Annotated[bool, arg(help="set runs with damaged files aside and do them again")]
 Quiet = Annotated[bool, arg(help="no progress")]
 ScaleName = Annotated[str, arg(metavar="SCALE", help="smoke, demo, small, large or paper")]
 Study = Annotated[str, arg(metavar="STUDY", help="a name (saccade list studies) or a Python file that ends in STUDY")]

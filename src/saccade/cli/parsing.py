@@ -8,20 +8,22 @@ import functools
 import io
 import json
 import re
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import tyro
 from tyro.conf import FlagCreatePairsOff
 
-from saccade.spec import SaccadeError, suggest
+from saccade.cli.output import tell
+from saccade.errors import SaccadeError, quoted, suggest
+
+MOST_SEEDS = 10_000
 
 app = tyro.extras.SubcommandApp()
 
 
 def say(line: str = "") -> None:
-    print(line, file=sys.stderr, flush=True)
+    tell(line)
 
 
 def out(document: Any) -> None:
@@ -73,10 +75,12 @@ def settings(words: Sequence[str]) -> dict[str, Any]:
     for word in words:
         name, equals, value = word.partition("=")
         if not equals or not name.isidentifier():
-            raise SaccadeError(f'--set takes name=value, as in --set heads=1, not "{word}".')
+            raise SaccadeError(f"--set takes name=value, as in --set heads=1, not {quoted(word)}.")
+        if name in given:
+            raise SaccadeError(f"{name} is set twice, to {quoted(given[name])} and to {quoted(value)}; give it once.")
         try:
             given[name] = ast.literal_eval(value)
-        except (ValueError, SyntaxError):
+        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):  # the last two: nested deeply
             given[name] = value
     return given
 
@@ -84,9 +88,14 @@ def settings(words: Sequence[str]) -> dict[str, Any]:
 def seed_range(text: str) -> range:
     first, colon, last = text.partition(":")
     try:
-        return range(int(first), int(last)) if colon else range(int(first), int(first) + 1)
+        seeds = range(int(first), int(last)) if colon else range(int(first), int(first) + 1)
     except ValueError:
-        raise SaccadeError(f'--seeds takes one seed or a range such as 0:5, not "{text}".') from None
+        raise SaccadeError(f"--seeds takes one seed or a range such as 0:5, not {quoted(text)}.") from None
+    if seeds.stop <= seeds.start:
+        raise SaccadeError(f"--seeds {quoted(text)} names no seed; the end comes after the first, as in 0:5.")
+    if seeds.stop - seeds.start > MOST_SEEDS:  # len() fails on the largest ranges
+        raise SaccadeError(f"--seeds names at most {MOST_SEEDS:,} seeds, not {quoted(text)}.")
+    return seeds
 
 
 def seconds_of(text: str) -> float:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
+from saccade.cli import output
 from saccade.spec import Outcome, Task
 
 ENDED = (Outcome.FINISHED, Outcome.DIVERGED, Outcome.TIMEOUT)  # a run that will not be taken up again
@@ -18,7 +19,7 @@ LINE_EVERY = 20.0  # seconds between plain progress lines
 
 def printer(quiet: bool) -> Callable[[str], None]:
     """Prints to standard error, or not."""
-    return (lambda _: None) if quiet else lambda line: print(line, file=sys.stderr, flush=True)
+    return (lambda _: None) if quiet else output.tell
 
 
 def ask(question: str) -> bool:
@@ -108,6 +109,7 @@ class Board:
         return "about " + duration(max(1.0, (self.left - under_way) / max(1, self.jobs)))
 
     def table(self) -> Any:
+        from rich.markup import escape
         from rich.table import Table as Grid
 
         grid = Grid(box=None, pad_edge=False, header_style="bold")
@@ -120,7 +122,8 @@ class Board:
                 if (t.arm or t.run.model) == arm
             ]
             more = [f"and {len(now) - SHOWN} more"] if len(now) > SHOWN else []
-            grid.add_row(arm, f"{done}/{total}", "; ".join(now[:SHOWN] + more) or ("" if done == total else "waiting"))
+            doing = "; ".join(now[:SHOWN] + more) or ("" if done == total else "waiting")
+            grid.add_row(escape(arm), f"{done}/{total}", escape(doing))
         grid.add_row("", "", f"[dim]{self.eta()} left; Ctrl-C saves and stops[/dim]")
         return grid
 
@@ -159,7 +162,7 @@ def _shown(board: Board, quiet: bool, out: TextIO) -> Iterator[Callable[[Mapping
 
             def refresh(event: Mapping[str, Any], line: str) -> None:
                 if line and event["event"] != Outcome.FINISHED:
-                    live.console.print(line)
+                    live.console.print(line, markup=False)
                 live.update(board.table())
 
             yield refresh
@@ -174,7 +177,7 @@ def _shown(board: Board, quiet: bool, out: TextIO) -> Iterator[Callable[[Mapping
             task, what, _ = next(iter(board.running.values()))
             line = f"{board.labels[task.run.key]}: {what}"
         if line:
-            print(f"[{done}/{total}] {line}; {board.eta()} left", file=out, flush=True)
+            output.tell(f"[{done}/{total}] {line}; {board.eta()} left", out)
             last = time.monotonic()
 
     yield print_line
@@ -199,12 +202,13 @@ def print_grid(rows: Sequence[Sequence[str]]) -> None:
         return
     from rich.console import Console
     from rich.table import Table as Grid
+    from rich.text import Text
 
     grid = Grid(box=None, pad_edge=False, header_style="bold")
     for heading in rows[0]:
         grid.add_column(heading)
     for row in rows[1:]:
-        grid.add_row(*row)
+        grid.add_row(*(Text(cell) for cell in row))  # brackets in it are brackets
     Console().print(grid)
 
 

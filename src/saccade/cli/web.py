@@ -28,6 +28,13 @@ def serve(
     """The explorer: studies, runs while they train, models at work, in a browser on this machine."""
     for file in plugin:
         registry.load_plugin(file)
+    start(lab, port, open, study, json)
+
+
+def start(
+    lab: str, port: int | None, browser: bool, study: tuple[str, ...] = (), json: bool = False, page: str = ""
+) -> None:
+    """Serves until Ctrl-C; `page` is the one that is shown first, as in #/look."""
     try:
         from saccade.web import app
     except ModuleNotFoundError as missing:
@@ -40,12 +47,12 @@ def serve(
         raise SaccadeError(f"a port lies between 0 and 65535, where 0 takes any free one, not {port}.")
     explorer = Explorer(Lab(lab), study)
     listening = app.listen(port)
-    address = f"http://127.0.0.1:{listening.getsockname()[1]}/"
+    address = f"http://127.0.0.1:{listening.getsockname()[1]}/{page}"
     if json:
         out({"address": address, "lab": str(explorer.lab.root)})
     else:
         print(f"the explorer of {explorer.lab.root}: {address}   (Ctrl-C stops it)", flush=True)
-    if open:
+    if browser:
         import webbrowser
 
         webbrowser.open(address)

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from saccade import rng
 from saccade.data.autoaugment import as_tensor
-from saccade.data.fetch import large_pictures
+from saccade.data.fetch import photographs
 from saccade.spec import SaccadeError, suggest
 
 DRAWN, PLAIN = "procedural_textures", "plain"
@@ -35,14 +35,14 @@ def backdrops(name: str, need: int) -> Backdrops:
     """The pictures of a name, or of a folder; each at least `need` pixels wide and high."""
     if name == DRAWN:
         found = textures(max(SIDE, need))
-    elif name == large_pictures.NAME:
+    elif name == photographs.NAME:
         found = fetched()
     elif Path(name).expanduser().is_dir():
         found = folder(Path(name).expanduser())
     elif "/" in name or "\\" in name:
         raise SaccadeError(f"there is no folder {name} with pictures to paste on; name one that has PNG or JPEG files.")
     else:
-        known = (DRAWN, PLAIN, large_pictures.NAME)
+        known = (DRAWN, PLAIN, photographs.NAME)
         raise SaccadeError(suggest("backdrop", name, known, "or the path of a folder with pictures"))
     for label, picture in zip(found.names, found.pictures, strict=True):
         if min(picture.shape[1:]) < need:
@@ -64,7 +64,7 @@ def folder(path: Path) -> Backdrops:
 
 @functools.lru_cache(maxsize=1)
 def fetched() -> Backdrops:
-    files = large_pictures.files()
+    files = photographs.files()
     return Backdrops(tuple(f.stem for f in files), tuple(read(f, MOST) for f in files))
 
 

@@ -184,8 +184,10 @@ class Source:
 
     def held_out(self, split: str = "") -> str:
         """The split to measure on: the one asked for, else `test`, else the one that is watched in training."""
-        card = registry.card("data", self.name)
-        return split or ("test" if "test" in (card.splits or ("test",)) else str(card.extra.get("watch", "test")))
+        card = registry.cards("data").get(self.name)
+        if split or card is None or "test" in (card.splits or ("test",)):
+            return split or "test"
+        return str(card.extra.get("watch", "test"))
 
 
 @functools.lru_cache(maxsize=4)

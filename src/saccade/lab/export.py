@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from saccade.lab.store import Lab, seal, unseal, write_atomic
+from saccade.lab.store import Lab, are_rows, seal, unseal, write_atomic
 from saccade.spec import DamagedFile, Run, SaccadeError
 
 FORMAT = "saccade-export-1"
@@ -112,7 +112,10 @@ def _lines(source: Path) -> Iterator[dict[str, Any]]:
     if checksum != whole.hexdigest() or first != {"format": FORMAT}:
         raise DamagedFile(f"{source} does not match its checksum or is of another format; export it again.")
     for line in found[1:]:
-        document = json.loads(line)
+        try:
+            document = json.loads(line)
+        except (ValueError, RecursionError):
+            document = None
         if not isinstance(document, dict):
             raise DamagedFile(f"{source} holds a line that is no run; export it again.")
         yield document
@@ -123,9 +126,7 @@ def _check(source: Path, document: Mapping[str, Any]) -> None:
     try:
         run = Run.parse(document["described"]["run"])
         right = run.key == document["key"] and isinstance(document["done"]["outcome"], str)
-        right = right and all(
-            NAME.fullmatch(name) and isinstance(d["rows"], list) for name, d in document["rows"].items()
-        )
+        right = right and all(NAME.fullmatch(name) and are_rows(d["rows"]) for name, d in document["rows"].items())
     except (KeyError, TypeError, AttributeError, SaccadeError):
         right = False
     if not right:

@@ -95,7 +95,9 @@ def _ask_nvidia(*words: str) -> list[str]:
     tool = shutil.which("nvidia-smi")
     if not tool:
         return []
-    return subprocess.run([tool, *words], capture_output=True, text=True, check=False).stdout.splitlines()
+    return subprocess.run(
+        [tool, *words], capture_output=True, encoding="utf-8", errors="replace", check=False
+    ).stdout.splitlines()
 
 
 @dataclass

@@ -242,7 +242,7 @@ def machine() -> str:
     """Host, boot and process numbering: where a process id means the same process."""
     parts = [socket.gethostname()]
     with contextlib.suppress(OSError):
-        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip()[:8])
+        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text("utf-8").strip()[:8])
         parts.append(os.readlink("/proc/self/ns/pid"))
     return " ".join(parts)
 
@@ -250,7 +250,7 @@ def machine() -> str:
 def born(pid: int) -> float | None:
     """When a process started, in clock ticks since boot; None when there is no such process."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_text()
+        text = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
         fields = text.rpartition(")")[2].split()
         return None if fields[0] == "Z" else float(fields[19])
     except (OSError, IndexError, ValueError):

@@ -44,7 +44,12 @@ def cpu() -> str:
 def _git(folder: Path, *words: str) -> str:
     try:
         ran = subprocess.run(
-            ["git", "-C", str(folder), *words], capture_output=True, text=True, timeout=10, check=False
+            ["git", "-C", str(folder), *words],
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=10,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""

@@ -65,11 +65,9 @@ class Seeds:
 
     def tasks(self, tasks: Sequence[Task]) -> tuple[Task, ...]:
         out = tuple(tasks)
-        if self.fixed:
-            out = with_seeds(out, self.fixed[-1])
         for n, arms in self.looks:
             out = with_seeds(out, n, arms)
-        return out
+        return with_seeds(out, self.fixed[-1]) if self.fixed else out  # what was asked for by number counts last
 
 
 def with_seeds(tasks: Sequence[Task], n: int, arms: Sequence[str] = ()) -> tuple[Task, ...]:
@@ -442,6 +440,32 @@ class Written:
     verdicts: tuple[Verdict, ...]
 
 
+def check_rows(session: Session, table: Table) -> Table:
+    """The rows of a study; where there are none, the sentence that says how to make them."""
+    if not len(table):
+        raise SaccadeError(
+            f"the lab {session.lab.root} has no results of {session.study.name} at scale "
+            f"{session.scale} yet; make them with `{session.command()}`."
+        )
+    return table
+
+
+def shortfall(session: Session, spent: bool = False) -> list[str]:
+    """What was asked for and is not there: runs that failed or were refused, probes that failed. Not what diverged.
+
+    `spent`: a budget ended the work, so that runs without a result are no failure.
+    """
+    lines, named = [], terminal.labels(session.tasks)
+    for task in session.tasks:
+        done = session.lab.done(task.run.key)
+        if done is None and not spent:
+            lines.append(f"{named[task.run.key]}: it was not done")
+        elif done is not None and done["outcome"] == Outcome.FAILED:
+            lines.append(f"{named[task.run.key]} failed: {done['reason']}")
+    lines += [f"{named[f['run']]}: {f['why']}" for f in session.table().faults]
+    return lines
+
+
 def write(session: Session, folder: Path | None = None, formats: Sequence[str] = document.AT_ONCE) -> Written:
     """The report in all formats, from whatever rows the lab has."""
     with index.reading(session.lab) as lab:
@@ -450,11 +474,7 @@ def write(session: Session, folder: Path | None = None, formats: Sequence[str] =
 
 def _write(session: Session, folder: Path | None, formats: Sequence[str]) -> Written:
     results = session.results()
-    if not len(results.whole):
-        raise SaccadeError(
-            f"the lab {session.lab.root} has no results of {session.study.name} at scale "
-            f"{session.scale} yet; make them with `{session.command()}`."
-        )
+    check_rows(session, results.whole)
     register(session)
     verdicts, told, where = session.verdicts(results), facts(session), folder or session.folder
     paths = document.write(

@@ -16,7 +16,7 @@ from typing import Any
 from saccade.lab import origin
 from saccade.lab.store import seal, unseal, write_atomic
 from saccade.lab.table import Table
-from saccade.spec import SaccadeError, digest, plain
+from saccade.spec import DamagedFile, SaccadeError, digest, plain
 from saccade.study import Claim, Study
 
 FILE = "registration.json"
@@ -43,7 +43,23 @@ def declared(claim: Claim) -> dict[str, Any]:
 def read(folder: Path) -> list[Entry]:
     """The entries, oldest first; none when nothing is registered yet."""
     path = folder / FILE
-    return list(unseal(path)["entries"]) if path.exists() else []
+    if not path.exists():
+        return []
+    entries = unseal(path).get("entries")
+    if not isinstance(entries, list) or not all(map(_is_entry, entries)):
+        raise DamagedFile(f"{path} is no registration; delete it to register the claims anew.")
+    return entries
+
+
+def _is_entry(entry: Any) -> bool:
+    return (
+        isinstance(entry, Mapping)
+        and isinstance(entry.get("date"), str)
+        and isinstance(entry.get("runs"), int)
+        and "version" in entry
+        and isinstance(entry.get("claims"), Mapping)
+        and all(isinstance(c, Mapping) and isinstance(c.get("declared"), Mapping) for c in entry["claims"].values())
+    )
 
 
 def review(study: Study, folder: Path, table: Table, finished: int) -> dict[str, str]:

@@ -23,6 +23,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 import sys
 import threading
@@ -134,6 +135,21 @@ def read_sealed(path: Path) -> bytes | None:
 
 def _sha(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
+
+
+INSIDE = re.compile(r"(milestones/)?[A-Za-z0-9][A-Za-z0-9_.-]{0,100}")  # what done.json may list
+
+
+def are_rows(rows: Any) -> bool:
+    """Whether this is a list of measurements: metric, value, n, and a condition."""
+    return isinstance(rows, list) and all(
+        isinstance(r, Mapping)
+        and isinstance(r.get("metric"), str)
+        and isinstance(r.get("value"), (int, float))
+        and isinstance(r.get("n"), int)
+        and isinstance(r.get("at", {}), Mapping)
+        for r in rows
+    )
 
 
 class Lab:
@@ -356,7 +372,10 @@ class Lab:
 
     def rows(self, key: str, probe: Probe, share: float = 1.0) -> dict[str, Any] | None:
         path = self._rows(key, probe, share)
-        return unseal(path) if path.exists() else None
+        document = unseal(path) if path.exists() else None
+        if document is not None and not are_rows(document.get("rows")):
+            raise _damaged(path, "it holds no measurements")
+        return document
 
     def _rows(self, key: str, probe: Probe, share: float) -> Path:
         """Rows at the whole budget have the probe's name; those at a milestone carry its share."""
@@ -420,9 +439,14 @@ class Lab:
         return ["run.json", *([f"rows/{TRAINING.key}.json"] if trained else [])]
 
     def _attachments(self, folder: Path, path: Path, document: Mapping[str, Any]) -> list[str]:
-        wanted = dict(document.get("files", {})) if path.name == "done.json" else {}
+        name = str(path.relative_to(folder))
+        wanted = document.get("files", {}) if path.name == "done.json" else {}
+        if not isinstance(wanted, Mapping) or not all(INSIDE.fullmatch(file) for file in wanted):
+            return [name]  # a file from elsewhere says which files it has; it may not name others than its own
+        if path.parent.name == "rows" and not are_rows(document.get("rows")):
+            return [name]
         if "each" in document:
-            wanted[f"each/{path.stem}.npz"] = document["each"]
+            wanted = {**wanted, f"each/{path.stem}.npz": document["each"]}
         if path.name == "run.json":
             try:
                 intact = Run.parse(document["run"]).key == folder.name

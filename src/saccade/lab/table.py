@@ -76,7 +76,7 @@ class Table:
         out = io.StringIO()
         writer = csv.DictWriter(out, self.fields(), lineterminator="\n", restval="")
         writer.writeheader()
-        writer.writerows({k: _cell(v) for k, v in r.items()} for r in self.rows)
+        writer.writerows({k: cell(v) for k, v in r.items()} for r in self.rows)
         return out.getvalue()
 
     def to_pandas(self) -> Any:
@@ -168,7 +168,21 @@ def _matches(row: Record, where: Mapping[str, Any], absent: bool = False) -> boo
     return True
 
 
-def _cell(value: Any) -> Any:
+def cell(value: Any) -> Any:
+    """A value as a CSV file has it. Text that a spreadsheet would run as a formula gets a quote in front."""
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return " ".join(map(str, value))
+        value = " ".join(map(str, value))
+    if isinstance(value, str) and value[:1] in FORMULA and not _is_number(value):
+        return "'" + value
     return value
+
+
+FORMULA = {"=", "+", "-", "@", "\t", "\r"}
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -286,7 +286,7 @@ def main() -> None:
     asked = flags.parse_args()
     lab = Lab(asked.lab)
     # Standard output carries events only; a user's model that prints must not break them.
-    out = os.fdopen(os.dup(1), "w")
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     for plugin in asked.plugin:

@@ -18,7 +18,7 @@ from typing import Any
 from saccade import stats
 from saccade.cli.terminal import duration
 from saccade.lab.store import write_atomic
-from saccade.lab.table import Table
+from saccade.lab.table import Table, cell
 from saccade.report import figures, writers
 from saccade.report.budget import against_budget
 from saccade.report.writers import (
@@ -172,7 +172,7 @@ def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     out = io.StringIO()
     writer = csv.DictWriter(out, list(dict.fromkeys(k for r in rows for k in r)), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({k: v if isinstance(v, (list, tuple)) else cell(v) for k, v in r.items()} for r in rows)
     return out.getvalue()
 
 
@@ -195,6 +195,8 @@ def content(
         (0.26, 0.13, 0.17, 0.18, 0.09, 0.17),
         "verdicts",
     )
+    first = [s for s in shown if s.file.endswith("verdict_against_budget")]
+    yield from first
     if facts.get("remarks"):
         yield Text(("To bear in mind when reading the verdicts:",))
         yield Items(tuple((str(r),) for r in facts["remarks"]))
@@ -202,7 +204,7 @@ def content(
     for v in verdicts:
         yield Fold(_anchor(v.claim), v.claim, v.statement, v.label, tuple(_detail(v)))
     yield Section("Figures")
-    yield from shown
+    yield from (s for s in shown if s not in first)
     yield Section("Differences from the paper")
     if study.differs:
         yield Items(tuple((d.text, *_touches(d.touches)) for d in study.differs))

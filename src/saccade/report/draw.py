@@ -102,6 +102,9 @@ def draw(data: FigureData) -> Figure:
         return _heatmap(data) if isinstance(data, figures.Heatmap) else _images(data)
 
 
+NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff]")  # a title may have them, an SVG must not
+
+
 def render(data: FigureData, kind: str) -> bytes:
     """The file's content; the same data give the same bytes."""
     if kind not in FORMATS:
@@ -120,6 +123,7 @@ def render(data: FigureData, kind: str) -> bytes:
     if kind != "svg":
         return out.getvalue()
     text = re.sub(r"'DejaVu Sans'(, sans-serif)?", FONTS, out.getvalue().decode())
+    text = NOT_XML.sub("", text)
     return re.sub(r"[ \t]+\n", "\n", text).encode()
 
 

@@ -12,6 +12,7 @@ import unicodedata
 from collections.abc import Iterable
 from importlib import resources
 from typing import NamedTuple
+from urllib.parse import quote
 
 from saccade.report import figures
 from saccade.spec import Says
@@ -134,7 +135,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 def to_html(document: Document) -> str:
     esc = html.escape
     question, study, scale, citation, loud, blocks, kind = document
-    style = resources.files("saccade.report").joinpath("style.css").read_text()
+    style = resources.files("saccade.report").joinpath("style.css").read_text("utf-8")
     titles = [b.title for b in blocks if isinstance(b, Section)]
     links = "".join(f'<li><a href="#{slug(t)}">{esc(t)}</a></li>' for t in titles)
     first = titles[0] if titles else ""
@@ -267,13 +268,18 @@ def _md(text: str) -> str:
     return safe.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
+def _md_target(address: str) -> str:
+    """An address that cannot end its link: brackets, spaces and the like as in a URL."""
+    return re.sub(r"[\s()<>\[\]|\\`\"]", lambda found: quote(found[0], safe=""), address)
+
+
 def _md_cell(cell: Cell) -> str:
     def one(inline: Inline) -> str:
         match inline:
             case Badge(says):
                 return f"{look(says).sign} **{_md(says)}**"
             case Ref(text, to):
-                return f"[{_md(text)}]({to})"
+                return f"[{_md(text)}]({_md_target(to)})"
             case Small(text):
                 return f"<br><sub>{_md(text)}</sub>"
             case Mono(text):

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from saccade import models, registry, rng
+from saccade import models, registry, rng, shipped
 from saccade.data.images import Source, Triple
 from saccade.lab import identity
 from saccade.lab.store import Lab
@@ -29,7 +29,7 @@ from saccade.subjects import checkpoints
 
 GRAMMAR = (
     "file.py:function, a registered name (saccade list models), the key of a run in the lab, a .safetensors file with "
-    "--factory, timm:NAME, hf:NAME or torchvision:NAME"
+    "--factory, timm:NAME, hf:NAME, torchvision:NAME or shipped:NAME"
 )
 KEY = re.compile(r"[0-9a-f]{6,12}")
 # What authors call two of the things that a factory may ask for; the third is registry.CLASSES.
@@ -401,10 +401,25 @@ def _processor(folder: Path) -> tuple[Triple | None, Triple | None]:
     return (tuple(mean), tuple(std)) if mean and std else (None, None)
 
 
+def _shipped(name: str, wanted: Wanted) -> Found:
+    card = shipped.card(name)
+    return Found(
+        model=shipped.load(name),
+        name=f"shipped:{name}",
+        origin=f"shipped with saccade, {card.run.model} on {card.run.data} {Settings(card.run.data_args)!r}",
+        size=card.size,
+        channels=card.channels,
+        mean=card.mean,
+        std=card.std,
+        trained=True,
+    )
+
+
 SOURCES: dict[str, Callable[[str, Wanted], Found]] = {
     "timm": _timm,
     "hf": _transformers,
     "torchvision": _torchvision,
+    "shipped": _shipped,
 }
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -175,8 +176,10 @@ def _numbers(file: str, rows: list[tuple[int, str]], mark: str | None) -> Number
     import numpy as np
 
     try:  # numpy's own reader is quick, and silent about where it stopped
-        values = np.loadtxt([line for _, line in rows], float, comments=None, delimiter=mark, ndmin=2)
-    except ValueError:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # as for a file without any number
+            values = np.loadtxt([line for _, line in rows], float, comments=None, delimiter=mark, ndmin=2)
+    except (ValueError, UserWarning):
         values = np.array(list(_slowly(file, rows, mark)))
     wrong = np.argwhere(~np.isfinite(values))
     if len(wrong):

@@ -45,7 +45,17 @@ class Explorer:
             "min_pairs": MIN_PAIRS,
             "quantiles": quantiles(),
             "profiles": len(profiles.names(self.lab)),
+            "shipped": self.shipped(),
         }
+
+    def shipped(self) -> list[Flat]:
+        """The models that come with the package, as rows beside those of the lab, for the Look page."""
+        from saccade import shipped
+
+        return [
+            {"run": c.run.key, "state": "finished", "shipped": c.name, **runs.settings(c.run)}
+            for c in shipped.cards().values()
+        ]
 
     def pulse(self) -> Flat:
         """Little enough to be asked every second: has anything changed?"""

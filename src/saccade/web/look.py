@@ -17,7 +17,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from saccade import models
+from saccade import models, shipped
 from saccade.analysis.equivariance import read_grid, stride_of
 from saccade.lab import worker
 from saccade.lab.store import Lab
@@ -82,6 +82,8 @@ class Looker:
     def states(self, key: str) -> list[dict[str, Any]]:
         """The moments of training at which the weights are known: the start always, since a seed makes it."""
         found = [{"state": "0", "label": "untrained"}]
+        if not self.lab.folder(key).is_dir():
+            return [*found, {"state": "1", "label": "trained"}]  # shipped
         found += [{"state": f"{s:g}", "label": f"{100 * s:g} %"} for s in MILESTONES if self.lab.has_milestone(key, s)]
         if self.lab.done(key) is None and (self.lab.folder(key) / "state.sealed").exists():
             found.append({"state": "saved", "label": "last saved"})
@@ -122,16 +124,18 @@ class Looker:
             }
 
     def _load(self, key: Any, state: Any) -> Loaded:
-        if not isinstance(key, str) or not runs.is_key(key) or not self.lab.folder(key).is_dir():
+        here = isinstance(key, str) and runs.is_key(key) and self.lab.folder(key).is_dir()
+        came_along = None if here or not isinstance(key, str) else shipped.by_key(key)
+        if not here and came_along is None:
             raise SaccadeError(f'no run "{str(key)[:40]}" in this lab; choose one of its finished runs.')
         known = [s["state"] for s in self.states(key)]
         if not isinstance(state, str) or (state and state not in known):
             raise SaccadeError(f"run {key} kept the states {', '.join(known)}, not {str(state)[:40]}.")
         state = state or known[-1]
-        stamp = runs.folder_stamp(self.lab.folder(key))
+        stamp = runs.folder_stamp(self.lab.folder(key)) if here else 0
         kept = self._kept.get((key, state))
         if kept is None or (kept[0] != stamp and state != "0"):
-            kept = (stamp, load(self.lab, key, state))
+            kept = (stamp, load(self.lab, key, state) if came_along is None else load_shipped(came_along, state))
             self._kept[key, state] = kept
         self._kept.move_to_end((key, state))
         while len(self._kept) > KEPT:
@@ -151,6 +155,19 @@ def load(lab: Lab, key: str, state: str) -> Loaded:
         subject = Subject(model.eval(), images.mean, images.std)
     else:
         subject = worker.load(lab, run, "cpu", float(state))
+    return with_layers(run, state, subject, stock)
+
+
+def load_shipped(card: shipped.Card, state: str) -> Loaded:
+    if state == "0":
+        model = models.build(card.run.model, card.classes, seed=card.run.seed, **card.run.model_args).eval()
+    else:
+        model = shipped.load(card.name)
+    return with_layers(card.run, state, Subject(model, card.mean, card.std), Stock(card.run))
+
+
+def with_layers(run: Run, state: str, subject: Subject, stock: Stock) -> Loaded:
+    """The model with those of its parts whose output is a map of the image, found by one pass."""
     channels, size = stock.size()
     found = []
     with torch.no_grad(), captured(subject.model) as outputs:

@@ -112,7 +112,7 @@ class Studies:
     def _report(self, name: str, folder: str) -> Flat:
         """What the last report on disk said; empty where there is none or it cannot be read."""
         with contextlib.suppress(OSError, ValueError):
-            found = json.loads((self.lab.study_folder(name) / folder / "verdicts.json").read_text())
+            found = json.loads((self.lab.study_folder(name) / folder / "verdicts.json").read_text("utf-8"))
             return found if isinstance(found, dict) else {}
         return {}
 

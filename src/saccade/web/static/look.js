@@ -16,13 +16,13 @@ const COLOURS = { black: [0, 0, 0], grey: [128, 128, 128], white: [255, 255, 255
 export async function show(root, route, { follow, address, lab }) {
   let rows;
   if (STATIC) rows = await saved.open().then((l) => l?.rows || []);
-  else { await store.load(); rows = candidates(); }
+  else { await store.load(); rows = candidates(lab); }
   if (!rows.length) {
     if (!STATIC && !store.isComplete()) put(root, h("p.wait", {}, "Reading the lab…"));
     else put(root, STATIC ? empty("No models in this export", h("p", {}, "It was written without a Look page."))
       : empty("No trained model yet", h("p", {}, "This page needs a finished run. The smallest study trains eight models in a minute:"), copyable(`saccade run digits_on_backgrounds --scale smoke --lab ${lab.root}`)));
     let inner = null;
-    const off = store.onRows(async () => { if (candidates().length || store.isComplete()) { off(); inner = await show(root, route, { follow, address, lab }); } });
+    const off = store.onRows(async () => { if (candidates(lab).length || store.isComplete()) { off(); inner = await show(root, route, { follow, address, lab }); } });
     return { title: "Look", close: () => { off(); inner?.close?.(); } };
   }
   const view = read(route.query);
@@ -276,7 +276,7 @@ export async function show(root, route, { follow, address, lab }) {
     panels.forEach((p) => p.refresh());
     if (infos[0]) { put(notice); await loadStock(); }
   })();
-  const off = store.onRows(() => { rows = STATIC ? rows : candidates(); panels.forEach((p) => p.refresh()); });
+  const off = store.onRows(() => { rows = STATIC ? rows : candidates(lab); panels.forEach((p) => p.refresh()); });
   return { title: "Look", close: () => { closed = true; off(); } };
 }
 

@@ -5,12 +5,15 @@ import * as store from "./store.js";
 
 const MOST = 120;
 
-export function candidates() {
-  return store.all().filter((r) => (r.state === "finished" || r.state === "running") && r.model);
+export function candidates(lab) {
+  const own = store.all().filter((r) => (r.state === "finished" || r.state === "running") && r.model);
+  const known = new Set(own.map((r) => r.run));
+  return [...own, ...(lab.shipped || []).filter((r) => !known.has(r.run))];
 }
 
 export function nameOf(row, rows) {
   if (!row) return "";
+  if (row.shipped) return row.shipped.replace("_", " ");
   const mine = rows.filter((r) => (r.arm || r.model) === (row.arm || row.model) && r.study === row.study && r.scale === row.scale);
   const vary = store.varying(mine, store.BESIDE).filter((f) => !["watch", "recipe_watch"].includes(f)).slice(0, 3);
   return `${store.label(row, vary)} seed ${row.seed}`;
@@ -45,7 +48,7 @@ export function picker(label, onpick) {
     const kept = rows.filter(test);
     const parts = new Map();
     for (const r of kept.slice(0, MOST)) {
-      const title = r.study ? `${r.study}, ${r.scale}` : r.data;
+      const title = r.shipped ? "came with saccade" : r.study ? `${r.study}, ${r.scale}` : r.data;
       if (!parts.has(title)) parts.set(title, []);
       parts.get(title).push(r);
     }

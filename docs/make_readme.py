@@ -1,0 +1,138 @@
+"""Writes what README.md and docs/index.md say of results, from results/*/verdicts.json: python docs/make_readme.py
+
+Between `<!-- NAME: made by docs/make_readme.py -->` and `<!-- end of NAME -->`; nothing else in them is touched. A test
+fails when a page does not say what the results say.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from saccade import registry, shipped
+from saccade.report.document import ours
+from saccade.spec import Estimate, Evidence
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = (ROOT / "README.md", ROOT / "docs" / "index.md")
+SHOWN = ("digits_on_backgrounds", "fig8_backgrounds", "D-H1")  # study, figure, the claim that it is about
+# As counted in one line; whatever else a verdict says is open.
+CLOSED = ("reproduced", "contradicted", "equivalent", "holds", "does not hold")
+
+Verdicts = list[dict[str, Any]]
+
+
+def results() -> dict[str, dict[str, Any]]:
+    """What is in results/, by study, in the order of the registry."""
+    found = {}
+    for name in registry.cards("study"):
+        file = ROOT / "results" / name / "verdicts.json"
+        if file.exists():
+            found[name] = json.loads(file.read_text("utf-8"))
+    return found
+
+
+def count(verdicts: Verdicts) -> Counter[str]:
+    return Counter(v["says"] if v["says"] in CLOSED else "open" for v in verdicts)
+
+
+def why(verdicts: Verdicts) -> str:
+    """Reasons of the open ones, the most frequent first. A claim that waits for its scale says so in `says`."""
+    reasons = Counter(v.get("reason") or _older(v["says"]) for v in verdicts if v["says"] not in CLOSED)
+    return ", ".join(f"{n} {reason}" for reason, n in reasons.most_common() if reason)
+
+
+def _older(says: str) -> str:
+    return "out of reach at this scale" if says.startswith("needs ") else ""
+
+
+def listed(counts: Counter[str]) -> str:
+    parts = [f"{counts[s]} {s if counts[s] != 1 or s != 'holds' else 'holds'}" for s in CLOSED if counts[s]]
+    return ", ".join([*parts, f"{counts['open']} open"])
+
+
+def scoreboard(prefix: str) -> str:
+    known = results()
+    if not known:
+        return "No results yet: `make results`."
+    every = [v for told in known.values() for v in told["verdicts"]]
+    scales = Counter(told["scale"] for told in known.values())
+    at = " and ".join(f"{n} at {scale}" if len(scales) > 1 else scale for scale, n in scales.items())
+    reasons = why(every)
+    return f"**{len(every)} claims of {len(known)} published studies ({at} scale): {listed(count(every))}**" + (
+        f" ({reasons})." if reasons else "."
+    )
+
+
+def studies(prefix: str) -> str:
+    known = results()
+    lines = ["| study | question | claims | verdicts |", "|---|---|---|---|"]
+    for name, card in registry.cards("study").items():
+        told = known.get(name)
+        link = f"[{listed(count(told['verdicts']))}]({prefix}results/{name}/report.md)" if told else "not run yet"
+        page = f"{prefix}docs/{name}.md" if prefix == "" else f"{name}.md"
+        n = str(len(told["verdicts"])) if told else "–"
+        lines.append(f"| [`{name}`]({page}) | {registry.study(name).question or card.about} | {n} | {link} |")
+    return "\n".join(lines)
+
+
+def picture(prefix: str) -> str:
+    """One figure with the claim it is about, in the words and numbers of the verdict."""
+    study, figure, claim = SHOWN
+    told, file = results().get(study), ROOT / "results" / study / "figures" / f"{figure}.svg"
+    if told is None or not file.exists():
+        return ""
+    v = next((v for v in told["verdicts"] if v["claim"] == claim), None)
+    if v is None:
+        return ""
+    label = ", ".join(w for w in (v["says"], "" if v["says"] in CLOSED else v.get("reason")) if w)
+    return (
+        f"![{v['statement']}]({prefix}results/{study}/figures/{figure}.svg)\n\n"
+        f"*{v['statement']} The paper: {v['concluded'] or v['paper']}. Here: {v['tested']}: "
+        f"{ours(_evidence(v['evidence']))}: **{label}** ({told['scale']} scale).*"
+    )
+
+
+def _evidence(told: dict[str, Any] | None) -> Evidence | None:
+    if told is None:
+        return None
+    numbers = {k: float("nan") if v is None else v for k, v in told["estimate"].items()}
+    return Evidence(Estimate(**numbers), told["p"], told["p_against"], told["method"], told["unit"])
+
+
+def models(prefix: str) -> str:
+    """The models that come with the package, and what they reach."""
+    lines = [
+        "| name | model | parameters | images seen | seen backgrounds | unseen backgrounds |",
+        "|---|---|---|---|---|---|",
+    ]
+    n = 0
+    for card in shipped.cards().values():
+        (seen, n), (unseen, _) = card.accuracy("id"), card.accuracy("ood")
+        what = f"`{card.run.model}`, x = {card.run.data_args['backgrounds']}"
+        lines.append(
+            f"| `{card.name}` | {what} | {card.parameters:,} | {card.trained['images']:,} | {seen:.1%} | {unseen:.1%} |"
+        )
+    return "\n".join([*lines, "", f"Right answers on {n:,} test images; one seed each."])
+
+
+MADE = {"scoreboard": scoreboard, "studies": studies, "picture": picture, "models": models}
+
+
+def text(page: Path) -> str:
+    """The page as it should read."""
+    prefix = "" if page.parent == ROOT else os.path.relpath(ROOT, page.parent) + "/"
+    said = page.read_text("utf-8")
+    for name, make in MADE.items():
+        marks = rf"(<!-- {name}: made by docs/make_readme.py -->\n).*?(<!-- end of {name} -->)"
+        said = re.sub(marks, lambda m, make=make: f"{m[1]}{make(prefix)}\n{m[2]}", said, flags=re.DOTALL)
+    return said
+
+
+if __name__ == "__main__":
+    for one in PAGES:
+        one.write_text(text(one), encoding="utf-8")

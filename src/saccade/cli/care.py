@@ -1,0 +1,131 @@
+"""Commands that look after what is here: data sets, the lab folder, the machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from tyro.conf import Positional, arg
+
+from saccade.cli.flags import Json, LabDir, ScaleName
+from saccade.cli.parsing import command, out, say
+from saccade.spec import SaccadeError, plain
+
+
+@command()
+def data(
+    action: Positional[Literal["list", "fetch", "verify"]] = "list",
+    names: Positional[tuple[str, ...]] = (),
+    from_: Annotated[
+        str | None,
+        arg(
+            name="from",
+            metavar="DIR",
+            help="a folder with the original files, or a torchvision root, to read instead of the network",
+        ),
+    ] = None,
+    again: Annotated[bool, arg(help="fetch even when the cache has it")] = False,
+    json: Json = False,
+) -> None:
+    """Data sets: list what is known and here, fetch with checksums, verify every byte of the cache."""
+    from saccade.cli import terminal
+    from saccade.data.fetch import sources
+
+    if action == "list":
+        states = [sources.status(name) for name in names or sources.listed()]
+        if json:
+            out([plain(s) for s in states])
+            return
+        for s in states:
+            print(f"{s.name:<20} {s.state:<16} {s.about}" + (f"  [{s.source}]" if s.source else ""))
+        return
+    if action == "fetch":
+        fetched = {}
+        for name in names or tuple(n for n in sources.known() if not n.startswith("procedural")):
+            with terminal.progress_bar(name) as progress:
+                fetched[name] = sources.fetch(name, folder_from=from_, again=again, report=say, progress=progress)
+        if json:
+            out(fetched)
+        return
+    findings = [f for name in names or sources.listed() for f in sources.verify(name)]
+    here = {f.name for f in findings if f.state != "missing"}  # a set of which nothing is here was not fetched
+    if not names:
+        findings = [f for f in findings if f.name in here]
+    if json:
+        out([plain(f) for f in findings])
+    else:
+        for f in findings:
+            print(f"{f.state:<8} {f.file}" + (f": {f.remedy}" if f.remedy else ""))
+        for name in () if names else sorted({*sources.listed()} - here - {*sources.DRAWN}):
+            print(f"{name} was not fetched: saccade data fetch {name}")
+    if any(f.state != "ok" for f in findings):  # also what is missing of a set that was asked for, or that is here
+        raise SystemExit(1)
+
+
+@command()
+def lab(
+    action: Positional[Literal["merge", "verify", "prune", "export", "import"]],
+    other: Positional[Annotated[str, arg(metavar="PATH", help="another lab, or the file of an export")]] = "",
+    study: Annotated[tuple[str, ...], arg(metavar="NAME ...", help="export: only the runs of these studies")] = (),
+    scale: ScaleName = "large",
+    lab: LabDir = "lab",
+    dry_run: Annotated[bool, arg(help="say what would be done")] = False,
+    json: Json = False,
+) -> None:
+    """Look after a lab: merge another one, verify every byte, prune what is never read again, export, import.
+
+    An export is one file with the finished runs' rows, curves and registration, without weights: who imports it
+    draws every figure and judges every claim again without training."""
+    from saccade.lab import export, pipeline
+    from saccade.lab.store import Lab
+
+    here = Lab(lab)
+    if not (here.root / "runs").is_dir() and action not in ("merge", "import"):
+        raise SaccadeError(f"no lab at {here.root}; --lab DIR names another.")
+    if action == "merge":
+        if not other or not (Path(other) / "runs").is_dir():
+            raise SaccadeError(f'saccade lab merge takes the folder of another lab, not "{other}".')
+        told: dict[str, Any] = dict(here.open().merge(Lab(other), dry_run))
+    elif action == "export":
+        if not other:
+            raise SaccadeError("saccade lab export takes the file to write, as in saccade lab export runs.jsonl.xz.")
+        keys = [t.run.key for name in study for t in pipeline.open_session(name, scale, lab).tasks] if study else None
+        told = {"file": other, "runs": export.write(here, Path(other), keys, study)}
+    elif action == "import":
+        if not other:
+            raise SaccadeError("saccade lab import takes the file of an export.")
+        came = export.read(here, Path(other))
+        told = {"added": len(came.added), "already here": len(came.already_here), "rows added": came.rows_added}
+    elif action == "verify":
+        told = {key: bad for key in here.keys() if (bad := here.damage(key))}  # noqa: SIM118
+    else:
+        told = dict(here.prune(dry_run))
+    if json:
+        out(told)
+    elif not told:
+        nothing = {"verify": f"{len(here.keys())} runs, every file matches its checksum", "prune": "nothing to remove"}
+        print(nothing[action])
+    else:
+        for name, value in told.items():
+            print(
+                f"{name}: {', '.join(map(str, value)) if isinstance(value, list) else value}"
+                + (" bytes" if action == "prune" else "")
+                + (" damaged" if action == "verify" else "")
+            )
+    if action == "verify" and told:
+        say("saccade run STUDY --redo-damaged (and saccade train) sets these runs aside and does them again")
+        raise SystemExit(1)
+
+
+@command()
+def doctor(lab: LabDir = "lab", json: Json = False) -> None:
+    """What this machine offers: device, threads, compiler, data, versions; each problem with its remedy."""
+    from saccade.cli.doctor import examine
+
+    lines = examine(lab)
+    if json:
+        out([plain(line) for line in lines])
+    else:
+        for line in lines:
+            remedy = f"  -> {line.remedy}" if line.remedy else ""
+            print(f"{'ok  ' if line.ok else 'NOTE'} {line.what:<18} {line.says}{remedy}")
