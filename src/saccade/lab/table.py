@@ -91,7 +91,7 @@ class Table:
             import polars
         except ImportError:
             raise SaccadeError("to_polars needs polars: pip install polars, or use to_csv.") from None
-        rows = [{k: _cell(v) for k, v in r.items()} for r in self.rows]
+        rows = [{k: cell(v) for k, v in r.items()} for r in self.rows]
         whole = polars.DataFrame(rows, infer_schema_length=None, strict=False)
         return whole.select([f for f in self.fields() if f in whole.columns])
 

@@ -25,7 +25,7 @@ class ChannelsLast(nn.Module):
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
-        self.model = copy.deepcopy(model).to(memory_format=torch.channels_last)
+        self.model = copy.deepcopy(model).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, x: Tensor) -> Tensor:
         return self.model(x.contiguous(memory_format=torch.channels_last))
