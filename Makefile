@@ -24,7 +24,11 @@ $(VENV)/.dev: $(VENV)/.core
 	@$(PIP) -e '.[dev]'
 	@touch $@
 
-demo: $(VENV)/.core
+$(VENV)/.web: $(VENV)/.core
+	@$(PIP) -e '.[web]'
+	@touch $@
+
+demo: $(VENV)/.web
 	@$(BIN)/saccade demo --lab $(LAB)
 
 test: $(VENV)/.dev

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from benchmarks import images, layers, load, nets, scaling
+from benchmarks import images, layers, load, nets, profiles, scaling
 from benchmarks.measure import Pair, describe, gemm_speed, peak_bytes, time_pair
 
 QUICK = {"rounds": 5, "seconds": 0.12}
@@ -17,7 +17,8 @@ FULL = {"rounds": 11, "seconds": 0.2}
 
 
 def pairs(quick: bool, only: str) -> Iterator[Pair | str]:
-    cases: list[Callable[[], Pair | str]] = [*nets.cases(quick), *layers.cases(quick), *images.cases(quick)]
+    kinds = (nets, layers, images, profiles)
+    cases: list[Callable[[], Pair | str]] = [case for kind in kinds for case in kind.cases(quick)]
     for case in cases:
         made = case()
         if only in (made if isinstance(made, str) else f"{made.name} {made.setting} {made.against}"):

@@ -11,7 +11,16 @@ ORDER = [
     ["registry", "stats", "lab.table", "lab.lease", "lab.store"],
     ["report.figures", "subjects.scores"],
     ["report.axes", "report.draw", "study", "cli.output", "cli.terminal", "report.budget"],
-    ["studies", "report.writers", "lab.origin", "lab.identity", "lab.launch", "lab.registration", "lab.export"],
+    [
+        "studies",
+        "report.writers",
+        "lab.origin",
+        "lab.identity",
+        "lab.launch",
+        "lab.registration",
+        "lab.export",
+        "trackers",
+    ],
     [
         "report",
         "profiling.questions",

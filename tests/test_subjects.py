@@ -12,6 +12,7 @@ from torch import nn
 from saccade.data.images import Plain, Source
 from saccade.spec import SaccadeError, Settings
 from saccade.subjects import checkpoints, readout
+from saccade.subjects.faster import faster
 from saccade.subjects.find import Found, Wanted, find
 from saccade.subjects.fit import fit, unpack
 
@@ -422,3 +423,59 @@ def test_a_linear_read_out_learns_what_the_features_hold():
 def test_features_without_classes_are_unpacked_for_a_read_out():
     path, out = unpack({"pooler_output": torch.zeros(4, 12)}, 4, "mine")
     assert path == (("key", "pooler_output"),) and out.shape == (4, 12)
+
+
+# -- the same answers sooner
+
+
+class Residual(nn.Module):
+    """A convolution before its norm, one whose output is used twice, and one that is called twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.norm_one = nn.Conv2d(3, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4)
+        self.two, self.norm_two = nn.Conv2d(4, 4, 3, padding=1), nn.BatchNorm2d(4, affine=False)
+        self.three, self.norm_three = nn.Conv2d(4, 4, 1), nn.BatchNorm2d(4)
+        self.head = nn.Linear(4 * 32 * 32, 10)
+
+    def forward(self, x):
+        x = self.norm_one(self.one(x)).relu()
+        y = self.two(x)
+        y = self.norm_two(y) + 0.3 * y
+        y = self.norm_three(self.three(y)) + self.three(x)
+        return self.head(y.flatten(1))
+
+
+def trained_norms(model):
+    with torch.no_grad():
+        for module in model.modules():
+            if isinstance(module, nn.BatchNorm2d):
+                module.running_mean.uniform_(-1, 1)
+                module.running_var.uniform_(0.5, 2)
+    return model
+
+
+def test_folded_norms_give_the_same_answers(images):
+    torch.manual_seed(0)
+    model = trained_norms(
+        nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(7200, 10))
+    )
+    subject, _ = fitted(model.eval(), images)
+    quick = faster(subject, images)
+    x = images.batch(torch.arange(32))
+    assert not any(isinstance(m, nn.BatchNorm2d) for m in quick.model.modules())
+    assert sum(isinstance(m, nn.BatchNorm2d) for m in model.modules()) == 1  # the user's model is as it was
+    torch.testing.assert_close(quick.logits(x), subject.logits(x), atol=1e-4, rtol=1e-4)
+
+
+def test_a_norm_that_cannot_be_folded_leaves_the_model_as_it_is(images):
+    torch.manual_seed(0)
+    subject, _ = fitted(trained_norms(Residual()).eval(), images)
+    quick = faster(subject, images)
+    x = images.batch(torch.arange(32))
+    torch.testing.assert_close(quick.logits(x), subject.logits(x), atol=1e-4, rtol=1e-4)
+
+
+def test_a_model_without_convolutions_is_not_copied(images):
+    subject, _ = fitted(small(), images)
+    assert faster(subject, images) is subject

@@ -8,8 +8,8 @@ import pytest
 
 from saccade import stats
 from saccade.lab.store import Lab
-from saccade.report import document
-from saccade.spec import Recipe, Run, SaccadeError, Settings, Task
+from saccade.report import document, profile
+from saccade.spec import Estimate, Recipe, Run, SaccadeError, Settings, Task
 from saccade.web import profiles, runs
 from saccade.web.catalogue import Catalogue
 from saccade.web.explorer import Explorer
@@ -314,19 +314,42 @@ def test_an_address_that_is_none_is_not_linked(explorer, report):
     assert safe_url("https://example.org") == "https://example.org"
 
 
+def put_profile(folder):
+    """As `saccade profile` writes it."""
+    estimate = Estimate(0.5, 0.4, 0.6, 100, "wilson, images")
+    row = profile.Measured(
+        key="accuracy", question="right answers", probe="accuracy", unit="percent", estimate=estimate
+    )
+    made = {
+        "name": "mine",
+        "facts": {"parameters": 10, "origin": "a test"},
+        "data": {"set": "cifar10", "split": "test", "n": 100},
+        "reading": "by its labels",
+        "way": "",
+    }
+    rest = {"rows": (row,), "skipped": {"mosaics": "no"}, "notes": (), "details": (), "seconds": 1.0, "n": 100}
+    folder.mkdir(parents=True)
+    (folder / "profile.json").write_text(json.dumps(profile.Profile(**made, **rest).plain()))
+
+
+def test_a_profile_is_read_as_it_was_written(small):
+    put_profile(small.root / "profiles" / "mine-1")
+    (told,) = profiles.all_of(small)
+    assert told["rows"][0]["estimate"]["value"] == 0.5
+    assert "details" not in told
+
+
 def test_a_profile_behind_a_link_out_of_the_lab_is_none(small, tmp_path):
-    (tmp_path / "secret.json").write_text('{"rows": []}')
-    home = small.root / "profiles"
-    home.mkdir()
-    os.symlink(tmp_path / "secret.json", home / "secret.json")
-    (home / "mine.json").write_text('{"rows": [{"probe": "accuracy", "value": 0.5}]}')
-    assert profiles.names(small) == ["mine"]
+    put_profile(tmp_path / "secret")
+    put_profile(small.root / "profiles" / "mine-1")
+    os.symlink(tmp_path / "secret", small.root / "profiles" / "secret")
+    assert profiles.names(small) == ["mine-1"]
 
 
 def test_a_damaged_profile_is_named(small):
-    home = small.root / "profiles"
-    home.mkdir()
-    (home / "mine.json").write_text("{")
+    home = small.root / "profiles" / "mine-1"
+    home.mkdir(parents=True)
+    (home / "profile.json").write_text("{")
     assert "damaged" in profiles.all_of(small)[0]["error"]
 
 

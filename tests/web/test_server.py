@@ -213,8 +213,8 @@ def test_a_symbolic_link_in_the_lab_leads_nowhere(tmp_path, lab):
     copy = tmp_path / "lab"
     shutil.copytree(lab.root, copy)
     (tmp_path / "secret.json").write_text('{"secret": "do not tell"}')
-    (copy / "profiles").mkdir()
-    os.symlink(tmp_path / "secret.json", copy / "profiles" / "secret.json")
+    (copy / "profiles" / "mine").mkdir(parents=True)
+    os.symlink(tmp_path / "secret.json", copy / "profiles" / "mine" / "profile.json")
     (copy / "runs" / "0123456789ab").mkdir()
     os.symlink(tmp_path / "secret.json", copy / "runs" / "0123456789ab" / "run.json")
     one = Served(copy, "--port", "0")

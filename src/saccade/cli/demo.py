@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 from tyro.conf import arg
@@ -44,6 +45,14 @@ def demo(
         return
     sys.stderr.flush()
     commands.main(words)
+    print(f"\nSee it move, in a browser on this machine:   {_typed()} serve --lab {lab} --open")
+    print(f"The same as files for any web host:          {_typed()} export site --lab {lab}")
+
+
+def _typed() -> str:
+    """The command as one would type it here."""
+    own = Path(sys.executable).with_name("saccade")
+    return str(own.relative_to(Path.cwd())) if own.is_relative_to(Path.cwd()) else own.name
 
 
 def show(lab: str) -> None:

@@ -1,4 +1,4 @@
-"""Commands on any model: profile one, compare two."""
+"""Commands on any model: profile one, compare two, hand runs to a tracker."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from saccade import registry
 from saccade.cli.flags import Json, LabDir, Plugin, Quiet
 from saccade.cli.parsing import command, out, settings
 from saccade.lab.store import Lab
-from saccade.spec import digest
+from saccade.spec import SaccadeError, digest, suggest
 
+TRACKERS = ("tensorboard", "trackio", "wandb", "mlflow")
 Subject = Annotated[
     str,
     arg(
@@ -146,3 +147,26 @@ def compare(
         out(made)
     else:
         print("\n".join(made.lines()))
+
+
+@command()
+def track(
+    tracker: Positional[Annotated[str, arg(metavar="NAME", help="tensorboard, trackio, wandb or mlflow")]],
+    to: Annotated[str, arg(metavar="WHERE", help="a folder (tensorboard), else the project")] = "saccade",
+    run: Annotated[tuple[str, ...], arg(metavar="KEY ...", help="only these runs")] = (),
+    lab: LabDir = "lab",
+    json: Json = False,
+) -> None:
+    """Copy what the lab has written of its runs into an experiment tracker; call it again for more."""
+    import importlib
+
+    from saccade.trackers import stream
+
+    if tracker not in TRACKERS:
+        raise SaccadeError(suggest("tracker", tracker, TRACKERS))
+    write: stream.Write = importlib.import_module(f"saccade.trackers.{tracker}").write
+    count = write(stream.runs(Lab(lab), run), to)
+    if json:
+        out({"tracker": tracker, "to": to, "runs": count})
+    else:
+        print(f"{count} runs written to {tracker}, {to}")

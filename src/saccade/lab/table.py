@@ -87,6 +87,15 @@ class Table:
             raise SaccadeError("to_pandas needs pandas: pip install pandas, or use to_csv.") from None
         return pandas.DataFrame(list(self.rows), columns=self.fields())
 
+    def to_polars(self) -> Any:
+        try:
+            import polars
+        except ImportError:
+            raise SaccadeError("to_polars needs polars: pip install polars, or use to_csv.") from None
+        rows = [{k: cell(v) for k, v in r.items()} for r in self.rows]
+        whole = polars.DataFrame(rows, infer_schema_length=None, strict=False)
+        return whole.select([f for f in self.fields() if f in whole.columns])
+
 
 def per_seed(function: Callable[..., float], *columns: Series) -> Series:
     """Apply a function of several series seed by seed, over the seeds that all of them have."""

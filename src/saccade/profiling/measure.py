@@ -20,6 +20,7 @@ from saccade.profiling import references
 from saccade.profiling.questions import QUESTIONS, VARIANTS, Asked, Question, estimate, pick
 from saccade.report.profile import Measured, Profile
 from saccade.spec import Estimate, Probe, Row, SaccadeError, Settings, plain, suggest
+from saccade.subjects.faster import faster
 from saccade.subjects.find import Found, Wanted, find
 from saccade.subjects.fit import Facts, fit
 from saccade.subjects.readout import Reading, read
@@ -31,6 +32,7 @@ RATE = 3e10  # floating-point operations per second of two cores: n must not dep
 TUNING = 256  # training images by which a normalisation is chosen
 TUNING_LARGE = 64  # of models with large inputs
 READ_OUT = 2000  # training images of a linear read-out
+LAYERS = ("equivariance", "attention_span")  # probes that look inside, and so at the model itself
 REPEATS = 9  # of a timed forward pass
 
 
@@ -93,7 +95,8 @@ def profile(
     wait = "" if only else f"; about {max(1.0, VARIANTS * n * per_image):.0f} s"
     report(f"{n} images of {data.name} {split}, read {reading.says}{wait}")
     asked = _asked(reading, facts, images, n)
-    rows, skipped, details = _ask(reading, asked, split, only, report)
+    quick = faster(reading.subject, images)
+    rows, skipped, details = _ask(reading, quick, asked, split, only, report)
     about = _about(data, split, images, n)
     rows += _costs(facts, per_image, latency, flops, only)
     known = references.of(about["set"] or data.name)
@@ -174,7 +177,7 @@ def _asked(reading: Reading, facts: Facts, images: Images, n: int) -> Asked:
 
 
 def _ask(
-    reading: Reading, asked: Asked, split: str, only: Sequence[str], report: Callable[[str], None]
+    reading: Reading, quick: Subject, asked: Asked, split: str, only: Sequence[str], report: Callable[[str], None]
 ) -> tuple[list[Measured], dict[str, str], list[dict[str, Any]]]:
     rows: list[Measured] = []
     skipped: dict[str, str] = {}
@@ -192,8 +195,9 @@ def _ask(
         probe = _probe(question, asked, split)
         if probe not in done:
             began = time.perf_counter()
+            one = reading.subject if probe.name in LAYERS else quick
             try:
-                done[probe] = list(registry.find("probe", probe.name)(reading.subject, reading.data, **probe.settings))
+                done[probe] = list(registry.find("probe", probe.name)(one, reading.data, **probe.settings))
             except SaccadeError as error:
                 skipped[question.key] = str(error)
                 done[probe] = []

@@ -1,16 +1,17 @@
-"""Profiles of models that `saccade profile` left in the lab: lab/profiles/NAME.json, and NAME.html beside it."""
+"""Profiles of models that `saccade profile` left in the lab: lab/profiles/NAME/profile.json."""
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
 
 from saccade.lab.store import Lab
-from saccade.spec import DamagedFile, SaccadeError, suggest
+from saccade.report import profile
+from saccade.spec import SaccadeError, suggest
 
 LARGEST = 20_000_000  # bytes; a profile has a few hundred rows
+LEFT_OUT = ("details",)  # every row of every probe: much, and not on the page
 
 
 def names(lab: Lab) -> list[str]:
@@ -22,11 +23,12 @@ def _files(lab: Lab) -> dict[str, Path]:
     home = (lab.root / "profiles").resolve()
     if not home.is_dir() or not home.is_relative_to(lab.root.resolve()):
         return {}
-    return {
-        path.stem: path
-        for path in home.glob("*.json")
-        if re.fullmatch(r"[\w.@:+=-]{1,200}", path.stem) and path.resolve().parent == home and path.is_file()
-    }
+    found = {}
+    for path in home.glob("*/profile.json"):
+        name = path.parent.name
+        if re.fullmatch(r"[\w.@:+=-]{1,200}", name) and path.resolve() == home / name / "profile.json":
+            found[name] = path
+    return found
 
 
 def all_of(lab: Lab) -> list[dict[str, Any]]:
@@ -35,8 +37,8 @@ def all_of(lab: Lab) -> list[dict[str, Any]]:
     for name in names(lab):
         try:
             found.append(read(lab, name))
-        except DamagedFile as error:
-            found.append({"name": name, "error": str(error)})
+        except SaccadeError as error:
+            found.append({"id": name, "name": name, "error": str(error)})
     return found
 
 
@@ -44,13 +46,10 @@ def read(lab: Lab, name: str) -> dict[str, Any]:
     known = _files(lab)
     if name not in known:
         raise SaccadeError(suggest("profile", name[:80], known, "saccade profile MODEL makes one"))
-    path = known[name]
+    if known[name].stat().st_size > LARGEST:
+        raise SaccadeError(f"the profile {name} is too large to be one; make it again with saccade profile.")
     try:
-        if path.stat().st_size > LARGEST:
-            raise ValueError
-        found = json.loads(path.read_bytes())
-        if not isinstance(found, dict):
-            raise ValueError
-    except (ValueError, OSError, RecursionError):
-        raise DamagedFile(f"{path.name} is damaged and cannot be read; make it again with saccade profile.") from None
-    return {"name": name, **found}
+        made = profile.load(known[name]).plain()
+    except SaccadeError:
+        raise SaccadeError(f"the profile {name} is damaged; make it again with saccade profile.") from None
+    return {"id": name, **{k: v for k, v in made.items() if k not in LEFT_OUT}}
