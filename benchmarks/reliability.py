@@ -27,6 +27,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks import kills
+
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "reliability.md"
 
@@ -598,6 +600,33 @@ def streams(folder: Path) -> Outcome:
         if "Traceback" in done.stderr or "Exception ignored" in done.stderr:
             lost.append(line.partition("-m ")[2])
     return Outcome(len(lines), tuple(lost))
+
+
+def _killed(kind: str, times: int) -> None:
+    @trial("kills", f"kill -9 of {kind}, at random moments")
+    def killed_at_random(folder: Path) -> Outcome:
+        return Outcome(*kills.storm(kind, times, folder))
+
+
+for _kind, _times in kills.KINDS.items():
+    _killed(_kind, _times)
+
+
+def _tested(what: str, times: int, test: str) -> None:
+    """A trial that is a test; its own number of attempts is known beforehand."""
+
+    @trial("tests", what)
+    def tested(folder: Path) -> Outcome:
+        words = ["-m", "pytest", "-m", "", "-q", "-p", "no:xdist", f"--basetemp={folder}", "-k", test]
+        done = subprocess.run([sys.executable, *words, "tests/lab/test_faults.py"], capture_output=True, cwd=ROOT)
+        return Outcome(times, () if done.returncode == 0 else ("the test fails",))
+
+
+_tested("a run that never returns, beside one that does", 3, "never_returns")
+_tested("a run that wants more memory than there is, beside one that does not", 4, "more_memory")
+_tested("SIGTERM and SIGINT to a command at work: saved and ended within ten seconds", 2, "polite_end")
+_tested("a lab that cannot be written", 1, "cannot_be_written")
+_tested("a lab that goes away and comes back, or does not", 2, "vanishes or does_not_come_back")
 
 
 # -- the page

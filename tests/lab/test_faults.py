@@ -1,7 +1,7 @@
 """Faults: a full disk at every write, damage to every kind of file, hanging, memory, signals, a lab that goes away.
 
 After each of them the same command ends with the bits of an undisturbed lab. Kills at random moments are in
-test_work.py and test_cluster.py. `benchmarks/storm.py` reads what these tests say of themselves (`fault`, `times`).
+test_work.py and test_cluster.py, and in numbers in docs/reliability.md.
 """
 
 import builtins
@@ -48,17 +48,6 @@ def content(lab, key):
         document["rows"] = [r for r in document.get("rows", ()) if r["metric"] != "train_seconds"]
         out[name] = document
     return out
-
-
-@pytest.fixture
-def told(record_property):
-    """For the table of docs/reliability.md: which fault, and how many times."""
-
-    def tell(fault, times):
-        record_property("fault", fault)
-        record_property("times", times)
-
-    return tell
 
 
 @pytest.fixture(scope="module")
@@ -111,13 +100,12 @@ class FullDisk:
         return handle
 
 
-def test_a_disk_that_is_full_at_any_write_costs_one_sentence_and_nothing_else(lab, calm, monkeypatch, told):
+def test_a_disk_that_is_full_at_any_write_costs_one_sentence_and_nothing_else(lab, calm, monkeypatch):
     with monkeypatch.context() as patch:
         disk = FullDisk(patch, lab.root, 10**9)
         list(perform(lab, task()))
     writes, kinds = disk.count, {name.strip(".").split(".")[0] for name in disk.kinds}
     assert {"lease", "run", "log", "state", "rows", "weights", "done", "0", "milestones"} <= kinds, kinds
-    told("disk full, from each write of a run on", writes)
     for n in range(writes):
         shutil.rmtree(lab.folder(task().run.key), ignore_errors=True)
         with monkeypatch.context() as patch:
@@ -141,9 +129,8 @@ def kinds_of_files(lab):
 
 
 @pytest.mark.parametrize("harm", ["truncated", "flipped", "emptied", "removed"])
-def test_harm_to_any_file_is_noticed_or_does_not_matter(lab, calm, harm, tmp_path, told):
+def test_harm_to_any_file_is_noticed_or_does_not_matter(lab, calm, harm, tmp_path):
     files = kinds_of_files(lab)
-    told(f"a file {harm}, each of a finished and of a stopped run", len(files))
     assert {p.name.split("-")[0] for p in files} >= {"run.json", "done.json", "log.jsonl", "weights.safetensors"}
     assert any(p.name == "state.sealed" for p in files) and any(p.parent.name == "milestones" for p in files)
     kept = tmp_path / "kept"
@@ -189,8 +176,7 @@ def do(lab, tasks, **how):
 
 
 @pytest.mark.slow
-def test_a_task_that_never_returns_is_ended_and_the_rest_goes_on(lab, tmp_path, told):
-    told("a task that never returns", 3)
+def test_a_task_that_never_returns_is_ended_and_the_rest_goes_on(lab, tmp_path):
     file = plugin(tmp_path, "time.sleep(10_000)")
     events = do(lab, [task(model="mine"), task(1)], plugins=[file], silence=20.0)
     ended = {e["key"]: e for e in events if e["event"] in ("failed", "finished")}
@@ -199,9 +185,8 @@ def test_a_task_that_never_returns_is_ended_and_the_rest_goes_on(lab, tmp_path, 
 
 
 @pytest.mark.slow
-def test_a_run_that_wants_more_memory_than_there_is_fails_alone(lab, tmp_path, told):
+def test_a_run_that_wants_more_memory_than_there_is_fails_alone(lab, tmp_path):
     """Once as an error of the allocator, once as the kernel ends such processes."""
-    told("out of memory in one worker", 4)
     file = plugin(tmp_path, "import torch; torch.empty(2**50)")
     events = do(lab, [task(model="mine"), task(1)], plugins=[file])
     assert {e["event"] for e in events if e["event"] in ("failed", "finished")} == {"failed", "finished"}
@@ -223,8 +208,7 @@ def command(lab, images):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
-def test_a_polite_end_saves_within_ten_seconds(tmp_path, signum, told):
-    told(f"{signal.Signals(signum).name} to the command; saved within 10 s", 1)
+def test_a_polite_end_saves_within_ten_seconds(tmp_path, signum):
     lab = tmp_path / "lab"
     process = subprocess.Popen(command(lab, 320_000), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     deadline = time.time() + 120
@@ -240,9 +224,8 @@ def test_a_polite_end_saves_within_ten_seconds(tmp_path, signum, told):
     assert list(lab.glob("runs/*/state.sealed")) and not list(lab.glob("runs/*/lease"))
 
 
-def test_a_lab_that_cannot_be_written_is_one_sentence_and_can_be_read(lab, monkeypatch, told):
+def test_a_lab_that_cannot_be_written_is_one_sentence_and_can_be_read(lab, monkeypatch):
     """As root permissions do not bind, so every way to write is refused here instead."""
-    told("a read-only lab", 1)
     list(perform(lab, task()))
 
     def read_only(path, content):
@@ -255,9 +238,8 @@ def test_a_lab_that_cannot_be_written_is_one_sentence_and_can_be_read(lab, monke
     assert len(plan.table_of(lab, [task()]))
 
 
-def test_a_lab_that_vanishes_and_comes_back_is_waited_for(lab, calm, monkeypatch, told):
+def test_a_lab_that_vanishes_and_comes_back_is_waited_for(lab, calm, monkeypatch):
     """As when a server restarts. Nothing is written to the empty place where the lab was."""
-    told("a lab that vanishes and comes back", 1)
     monkeypatch.setattr(store, "AWAY", 60.0)
     away = lab.root.with_name("away")
     gone, back = threading.Event(), threading.Event()

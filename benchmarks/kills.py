@@ -1,0 +1,233 @@
+"""Kills at random moments, in numbers: trials of benchmarks/reliability.py.
+
+Rounds of eight short runs are disturbed until they are finished, each in a lab of its own. After every kill the weights
+of finished runs must be as they were; after every round all files but logs, environments and times must be those of an
+undisturbed lab, to the bit. `python -m benchmarks.kills WHERE LAB` is the command that is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from saccade.lab import launch
+from saccade.lab.store import Lab
+from saccade.spec import Probe, Recipe, Run, Settings, Task
+
+SAVE_EVERY = "0.3"  # seconds: kills then hit moments of saving too
+KINDS = {  # what is killed, how often
+    "a worker process": 40,
+    "a command and all its workers": 20,
+    "a worker process of Ray": 60,
+    "a Ray node": 40,
+    "a command while its work is on Ray": 20,
+    "the supervisor on Ray": 20,
+}
+IMAGES = 6000
+PATIENCE = 3600.0  # seconds for a round; more is a hang
+
+
+def tasks(images: int = IMAGES) -> list[Task]:
+    """Six runs that train in lock-step and two that do not."""
+    data = Settings(digits="procedural_digits", scenes="procedural_textures", backgrounds=2)
+    probe = (Probe("accuracy", splits=("id",), n=20),)
+    lenets = [
+        Run("lenet", "digits_on_backgrounds", Recipe(images=images, watch=1), s, data_args=data) for s in range(6)
+    ]
+    others = [
+        Run("mha_lenet", "digits_on_backgrounds", Recipe(images=images // 8, watch=1), s, Settings(heads=1), data)
+        for s in range(2)
+    ]
+    return [Task(run, probe) for run in (*lenets, *others)]
+
+
+def drive(where: str, folder: str) -> None:
+    """A launcher over the tasks. Runs that were marked failed after three kills are tried again."""
+    from saccade.lab import cluster
+
+    lab, places = Lab(folder).open(), ["cpu"] * 2
+    if where == "local":
+        events = launch.local(tasks(), lab, places=places, retry=True)
+    else:
+        cluster.connect(where)
+        events = cluster.on_ray(tasks(), lab, places=places, retry=True, name=f"storm-{folder}")
+    for _ in events:
+        pass
+
+
+def results(lab: Lab) -> dict[str, str]:
+    """A checksum over what a finished run leaves, by key, but for the times that it took."""
+    out = {}
+    for folder in finished(lab):
+        sums = []
+        for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+            if path.name in ("log.jsonl", "lease", "run.json") or path.name.endswith(".tmp"):
+                continue
+            raw = path.read_bytes()
+            if path.suffix == ".json":
+                document = json.loads(raw)
+                document.pop("seconds", None)
+                document.pop("sha256", None)
+                document["rows"] = [r for r in document.get("rows", ()) if r["metric"] != "train_seconds"]
+                raw = json.dumps(document, sort_keys=True).encode()
+            sums.append([str(path.relative_to(folder)), hashlib.sha256(raw).hexdigest()])
+        out[folder.name] = hashlib.sha256(json.dumps(sums).encode()).hexdigest()
+    return out
+
+
+def finished(lab: Lab) -> list[Path]:
+    return [path.parent for path in lab.root.glob("runs/*/done.json")]
+
+
+def trained(lab: Lab) -> dict[str, str]:
+    """Weights of finished runs: these may never change again, whatever is still being measured."""
+    return {
+        p.parent.name: hashlib.sha256((p.parent / "weights.safetensors").read_bytes()).hexdigest()
+        for p in lab.root.glob("runs/*/done.json")
+        if (p.parent / "weights.safetensors").exists()
+    }
+
+
+def under_way(lab: Lab) -> list[str]:
+    """Runs that somebody alive works on."""
+    keys = [p.parent.name for p in lab.root.glob("runs/*/lease") if not (p.parent / "done.json").exists()]
+    return [key for key in keys if lab.holder(key)]
+
+
+def children(pid: int) -> list[int]:
+    with contextlib.suppress(OSError):
+        return [int(p) for p in Path(f"/proc/{pid}/task/{pid}/children").read_text("utf-8").split()]
+    return []
+
+
+def kill(pid: int) -> bool:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+class Command:
+    """A driver in a process of its own."""
+
+    def __init__(self, where: str, folder: Path) -> None:
+        self.words = [sys.executable, "-m", "benchmarks.kills", where, str(folder)]
+        self.process = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        env = {**os.environ, "SACCADE_SAVE_EVERY": SAVE_EVERY}
+        quiet = subprocess.DEVNULL
+        return subprocess.Popen(self.words, env=env, start_new_session=True, stderr=quiet, stdout=quiet)
+
+    def again(self) -> None:
+        self.process.wait()
+        self.process = self._start()
+
+
+def strike(kind: str, draw: random.Random, lab: Lab, command: Command, nodes: Any) -> bool:
+    """Kill one thing of this kind now; False when there was none, or nothing was at work."""
+    busy = under_way(lab)
+    if not busy:
+        return False
+    if kind == "a worker process":
+        workers = children(command.process.pid)
+        return bool(workers) and kill(draw.choice(workers))
+    if kind == "a command and all its workers":
+        killed = [kill(pid) for pid in (command.process.pid, *children(command.process.pid))]
+        command.again()
+        return all(killed)
+    if kind == "a worker process of Ray":
+        holder = lab.holder(draw.choice(busy))
+        return bool(holder) and kill(holder["pid"])
+    if kind == "a Ray node":
+        nodes.remove_node(nodes.list_all_nodes()[-1], allow_graceful=False)
+        nodes.add_node(num_cpus=1)
+        return True
+    if kind == "a command while its work is on Ray":
+        done = kill(command.process.pid)
+        command.again()
+        return done
+    import ray
+
+    with contextlib.suppress(ValueError):  # not there yet
+        ray.kill(ray.get_actor(f"storm-{lab.root}", namespace="saccade"), no_restart=False)
+        return True
+    return False
+
+
+def storm(kind: str, kills: int, folder: Path, tell: Callable[[str], None] = print) -> tuple[int, tuple[str, ...]]:
+    """Rounds until so many have been killed: how often, and what was lost."""
+    with ray_nodes() if "Ray" in kind else contextlib.nullcontext() as nodes:
+        return _storm(kind, kills, folder, nodes, tell)
+
+
+def _storm(kind: str, kills: int, folder: Path, nodes: Any, tell: Callable[[str], None]) -> tuple[int, tuple[str, ...]]:
+    draw, calm, lost = random.Random(f"{kind} {kills}"), undisturbed(), []
+    done = rounds = 0
+    while done < kills:
+        rounds += 1
+        lab = Lab(folder / f"lab{rounds}").open()
+        command, began = Command(nodes.address if nodes else "local", lab.root), time.monotonic()
+        while len(finished(lab)) < len(calm) or command.process.poll() is None:
+            if command.process.poll() is not None:
+                command.again()
+            if time.monotonic() - began > PATIENCE:
+                kill(command.process.pid)
+                return done, (*lost, f"round {rounds} did not end in {PATIENCE:.0f} s")
+            time.sleep(draw.uniform(0.2, 2.5))
+            before = trained(lab)
+            if done < kills and strike(kind, draw, lab, command, nodes):
+                done += 1
+                after = trained(lab)
+                lost += [f"finished run {key} was gone or changed" for key in before if after.get(key) != before[key]]
+                tell(f"{done}/{kills} {kind}; {len(after)} of {len(calm)} runs finished")
+        found = results(lab)
+        lost += [f"run {key} ended with other results" for key in calm if found.get(key) != calm[key]]
+        lost += [f"run {key} is one too many" for key in found.keys() - calm.keys()]
+        shutil.rmtree(lab.root)
+    return done, tuple(lost)
+
+
+@functools.cache
+def undisturbed() -> dict[str, str]:
+    with tempfile.TemporaryDirectory() as folder:
+        lab = Lab(folder).open()
+        for _ in launch.local(tasks(), lab, places=["cpu"] * 2):
+            pass
+        return results(lab)
+
+
+@contextlib.contextmanager
+def ray_nodes() -> Iterator[Any]:
+    """Two nodes of one seat in this process; the first one stays, as the head of a cluster does."""
+    os.environ |= {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
+    from ray.cluster_utils import Cluster
+
+    from saccade.lab import cluster
+
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    made.add_node(num_cpus=1)
+    cluster.connect(made.address)
+    try:
+        yield made
+    finally:
+        cluster.disconnect()
+        made.shutdown()
+
+
+if __name__ == "__main__":
+    drive(*sys.argv[1:])
