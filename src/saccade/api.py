@@ -179,11 +179,19 @@ def run(
     jobs: int | None = None,
     quiet: bool = False,
     seeds: int | None = None,
+    also: str | Callable[..., nn.Module] | Sequence[str | Callable[..., nn.Module]] = (),
+    like: str = "",
     **choices: Any,
 ) -> pipeline.Session:
-    """The same as `saccade run`; the session it returns has .table() and .verdicts()."""
-    opened = pipeline.open_session(study, scale, lab, choices, seeds=seeds)
-    how = pipeline.How(device=device, jobs=jobs, quiet=quiet)
+    """The same as `saccade run`; the session it returns has .table() and .verdicts().
+
+    `also` names models of one's own that join as arms, trained like the arm `like`: also="net.py:net".
+    """
+    several = [also] if isinstance(also, str) or callable(also) else also
+    named = [one if isinstance(one, str) else _where(one) for one in several]
+    opened = pipeline.open_session(study, scale, lab, choices, seeds=seeds, also=named, like=like)
+    plugins = (*registry.imported(), *(one for one in named if one.rpartition(":")[0].endswith(".py")))
+    how = pipeline.How(device=device, jobs=jobs, quiet=quiet, plugins=plugins)
     planned = pipeline.plan_work(opened.lab, opened.tasks, how, terminal.printer(quiet))
     pipeline.run(opened, planned, how)
     pipeline.write(opened)

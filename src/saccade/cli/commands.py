@@ -12,7 +12,21 @@ from tyro.conf import Positional, arg
 
 from saccade import __version__, registry
 from saccade.cli import output
-from saccade.cli.flags import Device, Jobs, Json, LabDir, Plugin, Quiet, RedoDamaged, Retry, ScaleName, Set, Study
+from saccade.cli.flags import (
+    Also,
+    Device,
+    Jobs,
+    Json,
+    LabDir,
+    Like,
+    Plugin,
+    Quiet,
+    RedoDamaged,
+    Retry,
+    ScaleName,
+    Set,
+    Study,
+)
 from saccade.cli.parsing import command, out, parse, say, seconds_of, seed_range, settings
 from saccade.spec import SCALES, Outcome, SaccadeError, Says, Settings, suggest
 
@@ -220,6 +234,8 @@ def run(
     scale: ScaleName = "small",
     set: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE ...", help="open choices (saccade show STUDY)")] = (),
     only: Annotated[str, arg(metavar="GLOB", help="only arms whose name matches, e.g. 'CNN*'")] = "",
+    also: Also = (),
+    like: Like = "",
     dry_run: Annotated[bool, arg(help="print the plan with its cost on this machine, and stop")] = False,
     retry: Retry = False,
     redo_damaged: RedoDamaged = False,
@@ -251,13 +267,13 @@ def run(
         registry.load_plugin(file)
     if until not in ("", "decided"):
         raise SaccadeError(f'--until takes "decided", not "{until}".')
-    opened = pipeline.open_session(study, scale, lab, settings(set), only, seeds)
+    opened = pipeline.open_session(study, scale, lab, settings(set), only, seeds, also, like)
     tell = terminal.printer(quiet or json)
     limit = seconds_of(budget) if budget else None
     how = pipeline.How(
         device=device,
         jobs=jobs,
-        plugins=plugin,
+        plugins=(*plugin, *(one for one in also if ".py:" in one)),
         retry=retry,
         redo_damaged=redo_damaged,
         quiet=quiet or json,
@@ -385,14 +401,20 @@ def status(
     scale: ScaleName = "small",
     set: Set = (),
     lab: LabDir = "lab",
+    also: Also = (),
+    like: Like = "",
+    plugin: Plugin = (),
     watch: Annotated[bool, arg(help="look again every two seconds until Ctrl-C")] = False,
     json: Json = False,
 ) -> None:
     """Done, running, waiting, diverged, failed; disk used."""
     import time
 
+    for file in plugin:
+        registry.load_plugin(file)
+
     while True:
-        told = _status(study, scale, settings(set), lab)
+        told = _status(study, scale, settings(set), lab, also, like)
         if json:
             out(told)
         else:
@@ -402,7 +424,9 @@ def status(
         time.sleep(2)
 
 
-def _status(study: str, scale: str, chosen: dict[str, Any], folder: str) -> dict[str, Any]:
+def _status(
+    study: str, scale: str, chosen: dict[str, Any], folder: str, also: Sequence[str], like: str
+) -> dict[str, Any]:
     from saccade.lab import index
     from saccade.lab.store import Lab
 
@@ -412,7 +436,8 @@ def _status(study: str, scale: str, chosen: dict[str, Any], folder: str) -> dict
     if study:
         from saccade.lab import pipeline
 
-        keys = [t.run.key for t in pipeline.open_session(study, scale, folder, chosen).tasks]
+        opened = pipeline.open_session(study, scale, folder, chosen, also=also, like=like)
+        keys = [t.run.key for t in opened.tasks]
     told, size, done = index.status(lab, keys)
     if done.read >= index.MANY:
         say(done.sentence())
@@ -436,6 +461,9 @@ def report(
     format: Annotated[tuple[str, ...], arg(metavar="NAME ...", help="md, html, csv, tex")] = (),
     open: Annotated[bool, arg(help="show the HTML report in a browser")] = False,
     only: Annotated[str, arg(metavar="GLOB", help="only arms whose name matches")] = "",
+    also: Also = (),
+    like: Like = "",
+    plugin: Plugin = (),
     json: Json = False,
 ) -> None:
     """Write a study's report from the rows in the lab: Markdown, HTML, CSV, LaTeX, figures as SVG."""
@@ -445,7 +473,9 @@ def report(
     for name in format:
         if name not in reports.FORMATS:
             raise SaccadeError(suggest("format", name, reports.FORMATS))
-    opened = pipeline.open_session(study, scale, lab, settings(set), only)
+    for file in plugin:
+        registry.load_plugin(file)
+    opened = pipeline.open_session(study, scale, lab, settings(set), only, also=also, like=like)
     paths = pipeline.write(opened, Path(to) if to else None, format or reports.FORMATS).paths
     if json:
         out({k: str(p) for k, p in paths.items()})
@@ -467,21 +497,30 @@ def figures(
     only: Annotated[str, arg(metavar="NAME", help="one figure (saccade show STUDY)")] = "",
     format: Annotated[str, arg(metavar="NAME", help="svg, pdf or png")] = "svg",
     to: Annotated[str | None, arg(metavar="DIR")] = None,
+    also: Also = (),
+    like: Like = "",
+    plugin: Plugin = (),
     json: Json = False,
 ) -> None:
     """Draw a study's figures from the rows in the lab."""
-    from saccade.lab import pipeline
-    from saccade.report import draw
+    from saccade.lab import pipeline, plan
+    from saccade.report import draw, joined
 
     if format not in ("svg", "pdf", "png"):
         raise SaccadeError(suggest("format", format, ("svg", "pdf", "png")))
-    opened = pipeline.open_session(study, scale, lab, settings(set))
+    for file in plugin:
+        registry.load_plugin(file)
+    opened = pipeline.open_session(study, scale, lab, settings(set), also=also, like=like)
     known = {f.name: f for f in opened.study.figures}
     if only and only not in known:
         raise SaccadeError(suggest("figure", only, known))
-    table = pipeline.check_rows(opened, opened.table())
-    folder = Path(to) if to else opened.folder / "figures"
-    paths = [draw.save(f.make(table), folder / f"{f.name}.{format}") for f in known.values() if only in ("", f.name)]
+    table = pipeline.check_rows(opened, plan.table_of(opened.lab, opened.planned))
+    folder, beside = Path(to) if to else opened.folder / "figures", opened.beside(table)
+    paths = [
+        draw.save(joined.drawn(f, table, beside), folder / f"{f.name}.{format}")
+        for f in known.values()
+        if only in ("", f.name)
+    ]
     if json:
         out([str(p) for p in paths])
     else:

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from saccade import models, rng
 from saccade.data.images import Source
 from saccade.spec import Run
+from saccade.subjects.build import build
 from saccade.subjects.subject import Subject, standardise
 from saccade.training.loop import check_device
 from saccade.training.optimizer import make_optimizer
@@ -26,7 +27,7 @@ def cost(run: Run, device: str = "cpu") -> dict[str, float]:
     """
     check_device(run.recipe, device)
     images = Source(run.data, run.data_args, run.seed, device)("train")
-    model = models.build(run.model, images.classes, seed=run.seed, **run.model_args).to(device)
+    model = build(run, images).to(device)
     optimizer = make_optimizer(run.recipe, model)
 
     def step(n: int) -> None:
