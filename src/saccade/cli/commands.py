@@ -434,10 +434,10 @@ def _status(
     if not (lab.root / "runs").is_dir():
         raise SaccadeError(f"no lab at {lab.root}; saccade run STUDY makes one, --lab DIR names another.")
     if study:
-        from saccade.lab import pipeline
+        from saccade.lab import pipeline, plan
 
         opened = pipeline.open_session(study, scale, folder, chosen, also=also, like=like)
-        keys = [t.run.key for t in opened.tasks]
+        keys = [plan.place_of(lab, t) for t in opened.tasks]
     told, size, done = index.status(lab, keys)
     if done.read >= index.MANY:
         say(done.sentence())
