@@ -125,12 +125,18 @@ def figures_of(study: Study, table: Table, verdicts: Sequence[Verdict]) -> Itera
     if path is not None:
         yield Figure("verdict_against_budget", path.title, "", lambda _: path), path
     for figure in study.figures:
-        try:
-            data = figure.make(table)
-        except stats.TooFewSeeds:
-            continue
-        if data.rows():
+        data = figure_of(figure, table)
+        if data is not None:
             yield figure, data
+
+
+def figure_of(figure: Figure, table: Table) -> figures.FigureData | None:
+    """The figure's data, without lines and panels that have no rows; None where nothing is left."""
+    try:
+        data = figures.with_rows(figure.make(table))
+    except stats.TooFewSeeds:
+        return None
+    return data if data.rows() else None
 
 
 def terminal(verdicts: Iterable[Verdict]) -> list[tuple[str, ...]]:
