@@ -44,7 +44,8 @@ HA = hierarchical(CONTENT)
 
 
 def planned(scale, **given):
-    return STUDY.tasks(Scale(scale), STUDY.choose(given))
+    """What is trained; facts need no run."""
+    return [t for t in STUDY.tasks(Scale(scale), STUDY.choose(given)) if not t.run.is_fact]
 
 
 def arms_at(scale, **given):

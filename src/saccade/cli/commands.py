@@ -410,9 +410,9 @@ def _status(study: str, scale: str, chosen: dict[str, Any], folder: str) -> dict
     if not (lab.root / "runs").is_dir():
         raise SaccadeError(f"no lab at {lab.root}; saccade run STUDY makes one, --lab DIR names another.")
     if study:
-        from saccade.lab import pipeline
+        from saccade.lab import pipeline, plan
 
-        keys = [t.run.key for t in pipeline.open_session(study, scale, folder, chosen).tasks]
+        keys = [plan.place_of(lab, t) for t in pipeline.open_session(study, scale, folder, chosen).tasks]
     told, size, done = index.status(lab, keys)
     if done.read >= index.MANY:
         say(done.sentence())
