@@ -216,6 +216,7 @@ def undisturbed() -> dict[str, str]:
 def ray_nodes() -> Iterator[Any]:
     """Two nodes of one seat in this process; the first one stays, as the head of a cluster does."""
     os.environ |= {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
+    os.environ["RAY_raylet_start_wait_time_s"] = "300"  # on a loaded machine a node takes its time to start
     from ray.cluster_utils import Cluster
 
     from saccade.lab import cluster
