@@ -37,7 +37,7 @@ KINDS = {  # what is killed, how often
     "the supervisor on Ray": 20,
 }
 PIECE = 10  # kills that are tried and noted together
-IMAGES = 6000
+IMAGES = 3000
 PATIENCE = 3600.0  # seconds for a round; more is a hang
 
 
@@ -215,8 +215,12 @@ def undisturbed() -> dict[str, str]:
 @contextlib.contextmanager
 def ray_nodes() -> Iterator[Any]:
     """Two nodes of one seat in this process; the first one stays, as the head of a cluster does."""
-    os.environ |= {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
-    os.environ["RAY_raylet_start_wait_time_s"] = "300"  # on a loaded machine a node takes its time to start
+    os.environ |= {
+        "RAY_AUTH_MODE": "disabled",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_worker_niceness": "0",
+        "RAY_raylet_start_wait_time_s": "300",  # on a loaded machine a node takes its time to start
+    }
     from ray.cluster_utils import Cluster
 
     from saccade.lab import cluster
