@@ -210,12 +210,12 @@ def train(
 
 @command()
 def probe(
-    scores: Annotated[str, arg(metavar="FILE", help="a row a picture, a column a class")],
-    labels: Annotated[str, arg(metavar="FILE", help="numbers of classes, or a column a class of 0 and 1")],
+    scores: Annotated[str, arg(metavar="FILE", help="one row per image, one column per class")],
+    labels: Annotated[str, arg(metavar="FILE", help="numbers of classes, or one column of 0 and 1 per class")],
     probe: Annotated[
         tuple[str, ...], arg(metavar="NAME ...", help="accuracy, top_k_matching; default: what fits the labels")
     ] = (),
-    k: Annotated[int, arg(metavar="N", help="answers that count; default as many as a picture has classes")] = 0,
+    k: Annotated[int, arg(metavar="N", help="answers that count; default as many as an image has classes")] = 0,
     json: Json = False,
 ) -> None:
     """Measure a model from elsewhere by its scores: text files, comma or space separated."""
@@ -504,7 +504,7 @@ def figures(
 ) -> None:
     """Draw a study's figures from the rows in the lab."""
     from saccade.lab import pipeline, plan
-    from saccade.report import draw, joined
+    from saccade.report import document, draw
 
     if format not in ("svg", "pdf", "png"):
         raise SaccadeError(suggest("format", format, ("svg", "pdf", "png")))
@@ -516,11 +516,10 @@ def figures(
         raise SaccadeError(suggest("figure", only, known))
     table = pipeline.check_rows(opened, plan.table_of(opened.lab, opened.planned))
     folder, beside = Path(to) if to else opened.folder / "figures", opened.beside(table)
-    paths = [
-        draw.save(joined.drawn(f, table, beside), folder / f"{f.name}.{format}")
-        for f in known.values()
-        if only in ("", f.name)
-    ]
+    made = {f.name: document.figure_of(f, table, beside) for f in known.values() if only in ("", f.name)}
+    paths = [draw.save(data, folder / f"{name}.{format}") for name, data in made.items() if data is not None]
+    if only and not paths:
+        raise SaccadeError(f"{only} has no rows yet; saccade run {opened.study.name} --scale {scale} makes them.")
     if json:
         out([str(p) for p in paths])
     else:

@@ -123,6 +123,7 @@ class Session:
         default = self.study.choose({})
         changed = [f"{k}={v}" for k, v in self.chosen.items() if default[k] != v]
         words = ["saccade run", self.study.name, "--scale", self.scale, *(["--set", *changed] if changed else [])]
+        words += ["--only", shlex.quote(self.only)] if self.only else []
         words += ["--until", "decided"] if self.seeds.looks else []
         words += ["--seeds", str(self.seeds.fixed[-1])] if self.seeds.fixed else []
         words += (
