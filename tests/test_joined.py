@@ -165,6 +165,15 @@ def test_a_joined_arm_reaches_table_figures_and_report_and_no_claim(net, tmp_pat
     assert session.command().endswith("--like CNN")
 
 
+def test_another_recipe_gives_other_runs_in_a_folder_of_their_own(tmp_path):
+    plain, changed = opened(tmp_path), opened(tmp_path, recipe={"lr": 0.01})
+    assert {t.run.recipe.lr for t in changed.tasks} == {0.01}
+    assert not {t.run.key for t in changed.tasks} & {t.run.key for t in plain.tasks}
+    assert changed.folder != plain.folder and "--recipe lr=0.01" in changed.command()
+    with pytest.raises(SaccadeError, match="lr of the recipe must be a number above 0"):
+        opened(tmp_path, recipe={"lr": "abc"})
+
+
 # -- figures
 
 

@@ -22,3 +22,4 @@ Also = Annotated[
     arg(metavar="MODEL ...", help="models of your own as arms that were not planned: file.py:function, or a name"),
 ]
 Like = Annotated[str, arg(metavar="ARM", help="the arm whose recipe, data and seeds --also takes; default: the main")]
+RecipeSet = Annotated[tuple[str, ...], arg(metavar="NAME=VALUE ...", help="for every arm: lr, optimizer, batch ...")]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import difflib
 import functools
+import inspect
 import io
 import json
 import re
@@ -20,6 +22,7 @@ from saccade.errors import SaccadeError, quoted, suggest
 MOST_SEEDS = 10_000
 
 app = tyro.extras.SubcommandApp()
+_commands: dict[str, Callable[..., None]] = {}
 
 
 def say(line: str = "") -> None:
@@ -41,6 +44,7 @@ def command(name: str | None = None) -> Callable[[Callable[..., None]], Callable
             return functools.partial(function, *args, **named)
 
         app.command(name=name)(bind)
+        _commands[name or function.__name__] = function
         return function
 
     return register
@@ -63,10 +67,23 @@ def parse(words: Sequence[str]) -> Callable[[], None]:
         if known and words and not words[0].startswith("-"):
             names = known[1].partition(" ─")[0].replace(" ", "").split(",")
             raise SaccadeError(suggest("command", words[0], names, "saccade --help")) from None
-        meant = [line.split()[0] for line in lines[rules[0] :] if line.startswith("--")]
-        hint = f"; did you mean {meant[0]}?" if meant and "Unrecognized" in told.getvalue() else "."
         asked = f"saccade {words[0]} --help" if words and not words[0].startswith("-") else "saccade --help"
+        if "Unrecognized" in told.getvalue() and words and words[0] in _commands:
+            raise SaccadeError(_unknown_option(words, asked)) from None
+        hint = "."
         raise SaccadeError(f"{' '.join(lines[: rules[0]]).rstrip('.')}{hint} ({asked})") from None
+
+
+def _unknown_option(words: Sequence[str], asked: str) -> str:
+    """The sentence for what a command does not take: the nearest option of this command, not of another."""
+    known = ["--" + name.replace("_", "-") for name in inspect.signature(_commands[words[0]]).parameters]
+    given = [word.partition("=")[0] for word in words[1:]]
+    wrong = next((word for word in given if word.startswith("-") and word.replace("_", "-") not in known), "")
+    if not wrong:
+        return f"saccade {words[0]} takes no such word among {quoted(' '.join(words[1:]))} ({asked})."
+    near = difflib.get_close_matches(wrong, known, n=1, cutoff=0.5)
+    hint = f"; did you mean {near[0]}?" if near else "."
+    return f"saccade {words[0]} has no option {quoted(wrong)}{hint} ({asked})"
 
 
 def settings(words: Sequence[str]) -> dict[str, Any]:

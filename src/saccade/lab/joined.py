@@ -27,6 +27,7 @@ class Joined:
 
 def read(given: Sequence[str], tasks: Sequence[Task], like: str = "") -> tuple[Joined, ...]:
     """What `--also` and `--like` name. Without --like, the planned arm that was asked the most, the first of these."""
+    tasks = [t for t in tasks if not t.run.is_fact]
     arms = list(dict.fromkeys(t.arm for t in tasks))
     if like and like not in arms:
         near = next((arm for arm in arms if arm.lower() == like.lower()), None)
@@ -54,7 +55,7 @@ def pairs(planned: Sequence[Task], one: Joined) -> list[tuple[Task, Task]]:
     """Each task of the planned arm with the one of the joined arm that stands beside it."""
     out: dict[str, tuple[Task, Task]] = {}
     for task in planned:
-        if task.arm == one.like:
+        if task.arm == one.like and not task.run.is_fact:
             run = identity.identified(replace(task.run, model=one.model, model_args=Settings()))
             out.setdefault(run.key, (task, Task(run, task.probes, one.arm)))
     return list(out.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import fnmatch
 import json
 import platform
@@ -30,12 +31,14 @@ from saccade.spec import (
     DamagedFile,
     Outcome,
     Reason,
+    Run,
     SaccadeError,
     Scale,
     Settings,
     Task,
     Verdict,
     digest,
+    recipe_of,
     suggest,
 )
 from saccade.stats import sequential
@@ -104,6 +107,7 @@ class Session:
     seeds: Seeds = field(default_factory=Seeds)
     only: str = ""
     also: tuple[Joined, ...] = ()
+    recipe: Settings = field(default_factory=Settings)  # what every arm's recipe is changed to: no planned study
 
     @property
     def folder(self) -> Path:
@@ -117,6 +121,7 @@ class Session:
         """Of what was planned; other choices than the default ones, and parts of a study, have their own folders."""
         default = self.chosen == self.study.choose({})
         name = self.scale if default else f"{self.scale}-{digest(self.chosen, 6)}"
+        name += f"-recipe-{digest(self.recipe, 6)}" if self.recipe else ""
         return self.lab.study_folder(self.study.name) / (f"{name}-only-{digest(self.only, 6)}" if self.only else name)
 
     def command(self) -> str:
@@ -124,6 +129,7 @@ class Session:
         changed = [f"{k}={v}" for k, v in self.chosen.items() if default[k] != v]
         words = ["saccade run", self.study.name, "--scale", self.scale, *(["--set", *changed] if changed else [])]
         words += ["--only", shlex.quote(self.only)] if self.only else []
+        words += ["--recipe", *(f"{k}={v}" for k, v in self.recipe.items())] if self.recipe else []
         words += ["--until", "decided"] if self.seeds.looks else []
         words += ["--seeds", str(self.seeds.fixed[-1])] if self.seeds.fixed else []
         words += (
@@ -166,7 +172,7 @@ class Session:
     def _every_budget(self) -> Table:
         own = {t.run.key for t in self.planned}
         tables = [plan.table_of(self.lab, self.planned)]
-        for scale in SCALES:
+        for scale in () if self.recipe else SCALES:  # another recipe's largest budget is no goal for this one
             others = [t for t in identity.identify(self.study.tasks(Scale(scale), self.chosen)) if t.run.key not in own]
             tables.append(plan.table_of(self.lab, [t for t in others if self.lab.done(t.run.key) is not None]))
         return join(tables)
@@ -210,10 +216,12 @@ def open_session(
     seeds: int | None = None,
     also: Sequence[str] = (),
     like: str = "",
+    recipe: Mapping[str, Any] | None = None,
 ) -> Session:
     """Find the study, check scale and choices, list its tasks. `only` keeps the arms that match a pattern.
 
-    `also` names models (file.py:function, a registered name) that join as arms, trained like the arm `like`.
+    `also` names models (file.py:function, a registered name) that join as arms, trained like the arm `like`. `recipe`
+    changes every arm's, for a study that is then not the planned one.
     """
     study: Study = registry.study(name)
     chosen = study.choose(choices or {})
@@ -226,10 +234,12 @@ def open_session(
     for task in tasks:
         _check_names(task)
     tasks = identity.identify(tasks)
+    if recipe:
+        tasks = tuple(t if t.run.is_fact else replace(t, run=_retrained(t.run, recipe)) for t in tasks)
     if like and not also:
         raise SaccadeError("--like names the arm that the models of --also are trained like; give --also too.")
     more = joined.read(also, tasks, like) if also else ()
-    session = Session(study, scale, chosen, Lab(lab), tasks, only=only, also=more)
+    session = Session(study, scale, chosen, Lab(lab), tasks, only=only, also=more, recipe=Settings(recipe))
     for task in (task for one in more for _, task in joined.pairs(tasks, one)):
         registry.check_args("model", task.run.model, task.run.model_args)
     asked = _read_seeds(session)
@@ -250,6 +260,11 @@ def _check_names(task: Task) -> None:
 
 
 MOST_SEEDS = 10_000
+
+
+def _retrained(run: Run, recipe: Mapping[str, Any]) -> Run:
+    own = {f.name: getattr(run.recipe, f.name) for f in dataclasses.fields(run.recipe)}
+    return replace(run, recipe=recipe_of(own, recipe))
 
 
 def _read_seeds(session: Session) -> Seeds:
@@ -482,6 +497,8 @@ def _remarks(session: Session, environments: Sequence[Mapping[str, Any]]) -> lis
             f"The number of seeds was changed ({steps}); the p-values take no account of that. "
             "--until decided adds seeds with the error rate spent over the looks."
         )
+    if session.recipe:
+        out.append(f"Not the planned study: the recipe of every arm was changed ({session.recipe!r}).")
     out += [
         f"{one.arm} was not planned (--also {one.source}): it was trained with recipe, data and seeds of {one.like}, "
         "and no claim rests on it."

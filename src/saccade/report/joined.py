@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from saccade import stats
-from saccade.lab.table import Series, Table
+from saccade.lab.table import ON_THE_WAY, Series, Table
 from saccade.report.figures import Bars, Curves, FigureData, Heatmap, ImageGrid, Line, Panel
 from saccade.report.writers import Block, Grid, Section, Text
 from saccade.spec import Estimate, SaccadeError
@@ -20,8 +20,6 @@ from saccade.study import Figure
 
 SHADES = (0.5, 0.15, 0.85)
 LISTED = 60  # rows of the table in the report; rows.csv has all of them
-CURVES = ("online", "watched")  # accuracy on the way: for figures
-OWN = {"metric", "value", "n", "arm", "model", "data", "seed", "run", "budget"}
 
 
 @dataclass(frozen=True)
@@ -198,20 +196,11 @@ def table_of(one: Beside, planned: Table) -> Iterator[Block]:
 
 
 def _compared(one: Beside, planned: Table) -> Iterator[tuple[str, ...]]:
-    by: dict[str, dict[str, Mapping[str, Any]]] = {}
-    for row in one.table:
-        if row["metric"] not in CURVES:
-            found = {k: v for k, v in row.items() if k not in OWN}
-            by.setdefault(row["metric"], {}).setdefault(repr(sorted(found.items())), found)
     beside = planned.at(arm=one.like)
-    for metric, conditions in by.items():
-        names = sorted({k for fields in conditions.values() for k in fields})
-        telling = [k for k in names if len({repr(f.get(k)) for f in conditions.values()}) > 1]
-        mine, theirs = one.table.at(metric=metric), beside.at(metric=metric)
-        for fields in conditions.values():
-            at = ", ".join(f"{k} {fields[k]}" for k in telling if k in fields)
-            where = {k: fields[k] for k in telling if k in fields}
-            a, b = (_series(rows, metric, where) for rows in (mine, theirs))
+    for metric in dict.fromkeys(r["metric"] for r in one.table if r["metric"] not in ON_THE_WAY):
+        for where in one.table.conditions(metric):
+            a, b = (_series(rows, metric, where) for rows in (one.table, beside))
+            at = ", ".join(f"{k} {v}" for k, v in where.items())
             yield metric, at or "–", _shown(a, metric), _shown(b, metric), _difference(a, b, metric)
 
 

@@ -29,7 +29,7 @@ class Place(NamedTuple):
     probes: tuple[str, ...]
 
 
-PARTIAL = ("-only-", "-also-")  # folders of parts, and of models whose code the explorer does not have
+PARTIAL = ("-only-", "-recipe-", "-also-")  # parts of studies, changed ones, and models whose code is not here
 KEPT = 16  # documents of studies that are kept in memory
 
 
