@@ -48,24 +48,24 @@ def plan(
         runs or len(opened.tasks), nodes, cores or launch.cores(), life=3600 * node_life, price=price
     )
     figures = forecast.measure(opened.lab, list(cost.seconds.values()))
-    likely = forecast.simulate(figures, sweep)
+    ahead = forecast.simulate(figures, sweep)
     if json:
-        out({"figures": plain(figures), "sweep": plain(sweep), "forecast": plain(likely)})
+        out({"figures": plain(figures), "sweep": plain(sweep), "forecast": plain(ahead)})
         return
     each = sum(figures.seconds) / max(1, len(figures.seconds))
     lines = {
         "runs": f"{sweep.runs:,}, {duration(each)} of one core each on average, as measured here",
         "cluster": f"{sweep.nodes:,} nodes of {sweep.cores} cores",
-        "time": f"{duration(likely.wall)} ({duration(likely.ideal)} without overhead, waiting and losses)",
-        "cores": f"{likely.core_seconds / 3600:,.1f} hours of training, {100 * likely.busy:.0f} % of the cluster's time",
-        "losses": f"{likely.lost_nodes:,.1f} nodes lost, {likely.redone / 3600:,.2f} core hours done twice, no run lost",
-        "store": f"{likely.bytes / 1e9:,.1f} GB in {likely.files:,.0f} files, {likely.requests:,.0f} requests per second",
-        "index": f"{duration(likely.index)} to build, once",
-        "cost": f"{likely.cost:,.2f}"
+        "time": f"{duration(ahead.wall)} ({duration(ahead.ideal)} without overhead, waiting and losses)",
+        "cores": f"{ahead.core_seconds / 3600:,.1f} hours of training, {100 * ahead.busy:.0f} % of the cluster's time",
+        "losses": f"{ahead.lost_nodes:,.1f} nodes lost, {ahead.redone / 3600:,.2f} core hours done twice, no run lost",
+        "store": f"{ahead.bytes / 1e9:,.1f} GB in {ahead.files:,.0f} files, {ahead.requests:,.0f} requests per second",
+        "index": f"{duration(ahead.index)} to build, once",
+        "cost": f"{ahead.cost:,.2f}"
         if price
-        else f"{likely.wall * nodes * sweep.cores / 3600:,.1f} core hours (--price)",
+        else f"{ahead.wall * nodes * sweep.cores / 3600:,.1f} core hours (--price)",
     }
     for name, text in lines.items():
         print(f"{name:<8} {text}")
-    for text in likely.warnings:
+    for text in ahead.warnings:
         print(f"NOTE     {text}")

@@ -475,7 +475,8 @@ class Lab:
 
         Neither is one with anything in it but files and folders: a link would bring in whatever it points to.
         """
-        result: dict[str, list[str]] = {"copied": [], "already here": [], "damaged": [], "unfinished": [], "links": []}
+        kinds = ("copied", "already here", "damaged", "damaged here", "unfinished", "links")
+        result: dict[str, list[str]] = {kind: [] for kind in kinds}
         for key in other.keys():  # noqa: SIM118 - a Lab is no mapping
             if not _plain_files(other.folder(key)):
                 result["links"].append(key)
@@ -484,8 +485,9 @@ class Lab:
             elif other.done(key) is None:
                 result["unfinished"].append(key)
             elif (self.folder(key) / "done.json").exists():
-                result["already here"].append(key)
-                if not dry_run:
+                whole = not self.damage(key)
+                result["already here" if whole else "damaged here"].append(key)
+                if whole and not dry_run:
                     self._merge_rows(other, key)
             else:
                 result["copied"].append(key)
