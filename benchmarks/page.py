@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import load
+from benchmarks import arms, load
 from saccade.lab import launch
 
 Row = Mapping[str, Any]
@@ -103,6 +103,42 @@ def slower(found: Row, before: Row) -> list[str]:
 
 def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(r) + " |" for r in (head, ["---"] * len(head), *rows))
+
+
+def arm(row: Row) -> str:
+    """One arm of a study, as a line on a terminal."""
+    return f"{row['study']}: {row['arm']}: {row['share']:.0%} of a matrix product, {row['ratio']:.2f}{busy(row)}"
+
+
+def _arms(rows: Sequence[Row]) -> str:
+    head = ("study", "arm", "batch", "MFLOP", "time", "of a matrix product", "core-hours", "plain modules")
+    body = [
+        (
+            r["study"],
+            r["arm"],
+            str(r["batch"]),
+            f"{r['flops'] / 1e6:.1f}",
+            _seconds(r["seconds"]),
+            f"{r['share']:.0%}",
+            f"{r['images'] * r['seconds'] / 3600:.2f}",
+            f"{r['ratio']:.2f}{busy(r)}",
+        )
+        for r in rows
+    ]
+    body += [
+        (
+            f"**{name}**",
+            "all arms",
+            "",
+            "",
+            "",
+            f"**{t['share']:.0%}**",
+            f"**{t['hours']:.1f}**",
+            f"**{t['ratio']:.2f}**",
+        )
+        for name, t in (arms.totals(rows).items() if rows else ())
+    ]
+    return _markdown(head, body)
 
 
 def document(found: Row) -> str:
@@ -222,6 +258,7 @@ def document(found: Row) -> str:
         growth=growth,
         around=around,
         model=model,
+        arms=_arms(found.get("arms", ())),
         load=said["load"],
         most=load.MOST,
         missing="\nNot measured in this run:\n\n" + missing if missing else "",
@@ -277,6 +314,15 @@ Above, both sides have the allocator as the system brings it. saccade's workers 
 helps whoever asks for much of it. The same rows with that policy on both sides:
 
 {kept}
+
+## The arms of the studies
+
+One thread; per training image at the batch of the recipe. MFLOP: the forward pass as torch counts it without our
+kernels, times three. Core-hours: all runs of the arm at `large`, at most (a stopping rule ends many earlier). Plain
+modules: how many times longer the same arm takes without our kernels, fed by a `DataLoader` that makes one image at a
+time. Shares and ratios of a study are weighted by its core-hours.
+
+{arms}
 
 ## How it grows
 
