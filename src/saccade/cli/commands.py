@@ -81,7 +81,7 @@ def show(
     if wanted not in known:
         raise SaccadeError(suggest("model, data set, probe or study", name, known, "saccade list"))
     kind, card = known[wanted]
-    told: dict[str, Any] = {
+    shown: dict[str, Any] = {
         "kind": kind,
         "name": card.name,
         "about": card.about,
@@ -95,12 +95,12 @@ def show(
         from saccade import models
         from saccade.profiling import references
 
-        told["parameters"] = models.parameters(models.build(card.name))
+        shown["parameters"] = models.parameters(models.build(card.name))
         if measured := [reference.sentence() for reference in references.of_model(card.name)]:
-            told["measured"] = measured
+            shown["measured"] = measured
     if kind == "study":
         study = registry.study(card.name)
-        told = {
+        shown = {
             "kind": kind,
             "name": card.name,
             "question": study.question,
@@ -111,10 +111,10 @@ def show(
             "figures": [f.name for f in study.figures],
         }
     if json:
-        out(told)
+        out(shown)
         return
-    accepted = told.pop("accepted", {})
-    for field, value in told.items():
+    accepted = shown.pop("accepted", {})
+    for field, value in shown.items():
         if isinstance(value, dict):
             print(f"{field}:")
             for k, v in value.items():
@@ -230,11 +230,11 @@ def probe(
     """Measure a model from elsewhere by its scores: text files, comma or space separated."""
     from saccade.subjects import scores as files
 
-    told = files.compare(scores, labels, probe, k)
+    result = files.compare(scores, labels, probe, k)
     if json:
-        out(told)
+        out(result)
     else:
-        print("\n".join(files.sentences(told)))
+        print("\n".join(files.sentences(result)))
 
 
 @command()
@@ -424,11 +424,11 @@ def status(
         registry.load_plugin(file)
 
     while True:
-        told = _status(study, scale, settings(set), lab, also, like)
+        result = _status(study, scale, settings(set), lab, also, like)
         if json:
-            out(told)
+            out(result)
         else:
-            print("  ".join(f"{k}: {v}" for k, v in told.items()))
+            print("  ".join(f"{k}: {v}" for k, v in result.items()))
         if not watch:
             return
         time.sleep(2)
@@ -448,7 +448,7 @@ def _status(
 
         opened = pipeline.open_session(study, scale, folder, chosen, also=also, like=like)
         keys = [plan.place_of(lab, t) for t in opened.tasks]
-    told, size, done = index.status(lab, keys)
+    result, size, done = index.status(lab, keys)
     if done.read >= index.MANY:
         say(done.sentence())
     counts = dict.fromkeys(("finished", "running", "waiting", *(o for o in Outcome if o is not Outcome.FINISHED)), 0)
@@ -456,7 +456,7 @@ def _status(
         **({"study": study, "scale": scale} if study else {"lab": str(lab.root)}),
         "runs": done.runs if keys is None else len(keys),
         **counts,
-        **told,
+        **result,
         "disk": f"{size / 1e6:.1f} MB",
     }
 
