@@ -379,13 +379,13 @@ def test_another_background_changes_the_answer(page, served, lab):
 def test_the_list_of_models_lies_above_everything_else(page, served, lab):
     open_look(page, served.address, f"?a={key_of(lab, 'lenet', seed=0, backgrounds=8)}")
     page.locator(".picker-button").first.click()
-    box = page.locator(".picker-panel").bounding_box()
+    box = page.locator(".picker-panel").first.bounding_box()
     middle, places = (
         box["x"] + box["width"] / 2,
         [box["y"] + share * box["height"] for share in (0.1, 0.3, 0.5, 0.7, 0.9)],
     )
-    on_top = "([x, y]) => Boolean(document.elementFromPoint(x, y).closest('.picker-panel'))"
-    assert all(page.evaluate(on_top, [middle, y]) for y in places)
+    on_top = "Boolean(document.elementFromPoint({}, {})?.closest('.picker-panel'))"
+    assert all(page.evaluate(on_top.format(middle, y)) for y in places)
 
 
 def test_a_drawing_is_an_image_and_its_address_holds_it(page, served, lab):
