@@ -63,6 +63,7 @@ docs: $(VENV)/.docs
 	$(BIN)/python docs/make_api.py
 	$(BIN)/python docs/make_pages.py
 	$(BIN)/python docs/make_readme.py
+	$(BIN)/python docs/make_results.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict  # not quietly: that would hide warnings from --strict too
 	@echo "site/index.html"
 

@@ -14,11 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from saccade import registry, shipped
-from saccade.report.document import ours
-from saccade.spec import Estimate, Evidence
+from saccade.report.document import ours, what_it_says
+from saccade.spec import Estimate, Evidence, Reason, Says, Verdict
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = (ROOT / "README.md", ROOT / "docs" / "index.md")
+PAGES = (
+    ROOT / "README.md",
+    ROOT / "docs" / "index.md",
+    *(ROOT / "docs" / f"{name}.md" for name in registry.built_in("study")),
+)
 SHOWN = ("digits_on_backgrounds", "fig8_backgrounds", "D-H1")  # study, figure, the claim that it is about
 # As counted in one line; whatever else a verdict says is open.
 CLOSED = ("reproduced", "contradicted", "equivalent", "holds", "does not hold")
@@ -104,6 +108,22 @@ def _evidence(told: dict[str, Any] | None) -> Evidence | None:
     return Evidence(Estimate(**numbers), told["p"], told["p_against"], told["method"], told["unit"])
 
 
+def verdict(told: dict[str, Any]) -> Verdict:
+    """What the table of a report shows of it."""
+    words = {k: told[k] for k in ("claim", "statement", "tested", "paper", "concluded", "remark", "family")}
+    reason = Reason(told["reason"]) if told["reason"] else None
+    return Verdict(says=Says(told["says"]), reason=reason, evidence=_evidence(told["evidence"]), **words)
+
+
+def says(name: str) -> str:
+    """The paragraph on top of the study's report, with the scale that it speaks of."""
+    told = results().get(name)
+    if told is None:
+        return "Not run yet."
+    spoken = what_it_says(registry.study(name).headline, [verdict(v) for v in told["verdicts"]])
+    return f"At scale {told['scale']}: {spoken} [The whole table](../results/{name}/report.md)."
+
+
 def models(prefix: str) -> str:
     """The models that come with the package, and what they reach."""
     lines = [
@@ -127,7 +147,8 @@ def text(page: Path) -> str:
     """The page as it should read."""
     prefix = "" if page.parent == ROOT else os.path.relpath(ROOT, page.parent) + "/"
     said = page.read_text("utf-8")
-    for name, make in MADE.items():
+    made = {**MADE, "what this study says": lambda _: says(page.stem)}
+    for name, make in made.items():
         marks = rf"(<!-- {name}: made by docs/make_readme.py -->\n).*?(<!-- end of {name} -->)"
         said = re.sub(marks, lambda m, make=make: f"{m[1]}{make(prefix)}\n{m[2]}", said, flags=re.DOTALL)
     return said

@@ -31,9 +31,11 @@ def with_python():
 
 
 def script(name):
-    """One of the programs beside the docs, which are no package."""
+    """One of the programs beside the docs, which are no package but may import each other."""
+    if str(ROOT / "docs") not in sys.path:
+        sys.path.append(str(ROOT / "docs"))
     spec = importlib.util.spec_from_file_location(f"docs_{name}", ROOT / "docs" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
@@ -87,6 +89,13 @@ def test_the_readme_and_the_docs_say_what_the_results_say():
     made = script("make_readme")
     stale = [named(page) for page in made.PAGES if made.text(page) != page.read_text(encoding="utf-8")]
     assert not stale, f"{stale}: run python docs/make_readme.py"
+
+
+def test_the_scoreboard_says_what_the_results_say():
+    made = script("make_results")
+    text = made.page()
+    assert made.PAGE.read_text(encoding="utf-8") == text, "run python docs/make_results.py"
+    assert text.count("\n| ") >= 131 and "What the papers did not know" in text
 
 
 def test_made_pages_are_fresh():

@@ -166,7 +166,10 @@ def recipe_of(*given: Mapping[str, Any]) -> Recipe:
 
 @dataclass(frozen=True)
 class Run:
-    """One training, by what it is made of. Its key is its name, its folder and its cache entry."""
+    """One training, by what it is made of. Its key is its name, its folder and its cache entry.
+
+    Without a model it is a fact: nothing is trained, and its probes are asked of the data alone (`Run.fact`).
+    """
 
     model: str
     data: str
@@ -187,6 +190,19 @@ class Run:
         outside = [{"code": self.code, "content": self.content}] if self.code or self.content else []
         named = [self.version, self.model, self.model_args, self.data, self.data_args, self.seed]
         return digest([*named, self.recipe.essence(), *outside])
+
+    @staticmethod
+    def fact(data: str, data_args: Settings, seed: int = 0) -> Run:
+        return Run("", data, Recipe(images=1), seed, data_args=data_args)
+
+    @property
+    def is_fact(self) -> bool:
+        return not self.model
+
+    @property
+    def parts(self) -> tuple[tuple[str, str], ...]:
+        """Kind and name of everything registered that it is made of."""
+        return (("data", self.data),) if self.is_fact else (("model", self.model), ("data", self.data))
 
     @functools.cached_property
     def kind(self) -> str:
@@ -232,6 +248,7 @@ class Task:
     run: Run
     probes: tuple[Probe, ...] = ()
     arm: str = ""
+    before: str = ""  # of a fact: key of the run that carried its rows in labs made before facts had their own folder
 
 
 @dataclass(frozen=True)

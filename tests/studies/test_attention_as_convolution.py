@@ -12,7 +12,7 @@ import saccade
 from saccade import models
 from saccade.lab import pipeline
 from saccade.lab.table import Table
-from saccade.report import draw
+from saccade.report import document, draw
 from saccade.spec import SCALES, Reason, SaccadeError, Says, Scale
 from saccade.stats import TooFewSeeds
 from saccade.studies.attention_as_convolution import STUDY, figures, measures
@@ -38,12 +38,14 @@ from saccade.studies.attention_as_convolution.arms import (
     sixteen,
 )
 from saccade.study import InUse, Learned, Results, judge
+from tests.figure_quality import faults
 
 HA = hierarchical(CONTENT)
 
 
 def planned(scale, **given):
-    return STUDY.tasks(Scale(scale), STUDY.choose(given))
+    """What is trained; facts need no run."""
+    return [t for t in STUDY.tasks(Scale(scale), STUDY.choose(given)) if not t.run.is_fact]
 
 
 def arms_at(scale, **given):
@@ -543,5 +545,7 @@ def test_the_study_runs_at_smoke_on_drawn_data(tmp_path):
     assert again.table().rows == table.rows
     whole = pipeline.open_session("attention_as_convolution", "smoke", tmp_path / "lab", drawn)
     assert {v.reason for v in whole.verdicts()} == {Reason.OUT_OF_REACH}  # smoke gives no verdicts
+    for figure, data in document.figures_of(STUDY, whole.table(), whole.verdicts()):
+        assert not faults(data), figure.name
     report = pipeline.write(whole).paths["md"].read_text()
     assert report.startswith("> **DRAWN DATA") and "R-F2-grid" in report

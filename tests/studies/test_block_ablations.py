@@ -11,7 +11,7 @@ import saccade
 from saccade import models, registry
 from saccade.lab import pipeline
 from saccade.lab.table import Table
-from saccade.report import draw
+from saccade.report import document, draw
 from saccade.spec import SCALES, Reason, Says, Scale
 from saccade.studies.block_ablations import STUDY, arms, measures
 from saccade.studies.block_ablations.arms import (
@@ -36,6 +36,7 @@ from saccade.studies.block_ablations.arms import (
     WIDER,
 )
 from saccade.study import Learned, Results, judge
+from tests.figure_quality import faults
 
 TRAINED = [c for c in STUDY.claims if c.trained]
 
@@ -410,5 +411,7 @@ def test_the_study_runs_at_smoke_on_drawn_data(tmp_path):
         assert claim.evidence(table).p == (0 if holds else 1)
     for figure in STUDY.figures:
         assert figure.make(table).rows(), figure.name
+    for figure, data in document.figures_of(STUDY, ran.table(), ran.verdicts()):
+        assert not faults(data), figure.name
     report = pipeline.write(ran).paths["md"].read_text()
     assert report.startswith("> **DRAWN DATA") and "B-hp-patch16" in report

@@ -8,12 +8,13 @@ import pytest
 import saccade
 from saccade.lab import pipeline
 from saccade.lab.table import Table
-from saccade.report import draw
+from saccade.report import document, draw
 from saccade.spec import SCALES, Reason, SaccadeError, Scale
 from saccade.stats import TooFewSeeds
 from saccade.studies.learning_curves import STUDY, arms, figures, measures
 from saccade.studies.learning_curves.arms import CNN, DIGITS, EARLY, PHOTOS, TWO, VIT, cnn, vit
 from saccade.study import Results, judge
+from tests.figure_quality import faults
 
 # -- what is planned
 
@@ -465,5 +466,7 @@ def test_the_study_runs_at_smoke_on_drawn_data(tmp_path):
     assert table.at(metric="difference_share") and table.at(metric="image") and table.at(metric="map_difference")
     whole = pipeline.open_session("learning_curves", "smoke", tmp_path / "lab", drawn)
     assert all(v.reason is Reason.OUT_OF_REACH for v in whole.verdicts())
+    for figure, data in document.figures_of(STUDY, whole.table(), whole.verdicts()):
+        assert not faults(data), figure.name
     report = pipeline.write(whole).paths["md"].read_text()
     assert report.startswith("> **DRAWN DATA") and "L-F12-cifar-cross" in report

@@ -410,9 +410,9 @@ def _status(study: str, scale: str, chosen: dict[str, Any], folder: str) -> dict
     if not (lab.root / "runs").is_dir():
         raise SaccadeError(f"no lab at {lab.root}; saccade run STUDY makes one, --lab DIR names another.")
     if study:
-        from saccade.lab import pipeline
+        from saccade.lab import pipeline, plan
 
-        keys = [t.run.key for t in pipeline.open_session(study, scale, folder, chosen).tasks]
+        keys = [plan.place_of(lab, t) for t in pipeline.open_session(study, scale, folder, chosen).tasks]
     told, size, done = index.status(lab, keys)
     if done.read >= index.MANY:
         say(done.sentence())
@@ -471,7 +471,7 @@ def figures(
 ) -> None:
     """Draw a study's figures from the rows in the lab."""
     from saccade.lab import pipeline
-    from saccade.report import draw
+    from saccade.report import document, draw
 
     if format not in ("svg", "pdf", "png"):
         raise SaccadeError(suggest("format", format, ("svg", "pdf", "png")))
@@ -481,7 +481,10 @@ def figures(
         raise SaccadeError(suggest("figure", only, known))
     table = pipeline.check_rows(opened, opened.table())
     folder = Path(to) if to else opened.folder / "figures"
-    paths = [draw.save(f.make(table), folder / f"{f.name}.{format}") for f in known.values() if only in ("", f.name)]
+    made = {f.name: document.figure_of(f, table) for f in known.values() if only in ("", f.name)}
+    paths = [draw.save(data, folder / f"{name}.{format}") for name, data in made.items() if data is not None]
+    if only and not paths:
+        raise SaccadeError(f"{only} has no rows yet; saccade run {opened.study.name} --scale {scale} makes them.")
     if json:
         out([str(p) for p in paths])
     else:

@@ -27,14 +27,14 @@ def identify(tasks: Sequence[Task]) -> tuple[Task, ...]:
 
 
 def identified(run: Run) -> Run:
-    code = {k: c for k, name in (("model", run.model), ("data", run.data)) if (c := code_of(k, name))}
+    code = {kind: c for kind, name in run.parts if (c := code_of(kind, name))}
     content = content_of(run.data, run.data_args)
     return replace(run, code=digest(code) if code else "", content=digest(content) if content else "")
 
 
 def described(run: Run) -> dict[str, Any]:
     """For run.json: the files behind the two fingerprints."""
-    files = {k: _files_of(registry.find(k, n)) for k, n in (("model", run.model), ("data", run.data)) if code_of(k, n)}
+    files = {kind: _files_of(registry.find(kind, n)) for kind, n in run.parts if code_of(kind, n)}
     return {"code": {k: [f.name for f in v] for k, v in files.items()}, "content": content_of(run.data, run.data_args)}
 
 

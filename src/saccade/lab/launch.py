@@ -231,7 +231,7 @@ def silence_of(seconds: Iterable[float]) -> float:
 def parse_task(values: Mapping[str, Any]) -> Task:
     """The task that `plain(task)` was made from."""
     probes = tuple(Probe(p["name"], Settings(p["settings"])) for p in values["probes"])
-    return Task(Run.parse(values["run"]), probes, values["arm"])
+    return Task(Run.parse(values["run"]), probes, values["arm"], values.get("before", ""))
 
 
 def bundle(pending: collections.deque[Task], seats: int, place: str, alone: Set[str]) -> list[Task]:
@@ -241,6 +241,7 @@ def bundle(pending: collections.deque[Task], seats: int, place: str, alone: Set[
         place != "cpu"
         or "TORCHELASTIC_RUN_ID" in os.environ
         or os.environ.get("SACCADE_LOCKSTEP") == "off"
+        or first.run.is_fact
         or not registry.card("model", first.run.model).extra.get("lockstep")
     ):
         return [first]

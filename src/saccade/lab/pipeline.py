@@ -80,6 +80,9 @@ def with_seeds(tasks: Sequence[Task], n: int, arms: Sequence[str] = ()) -> tuple
         if arms and arm not in arms:
             out += members
             continue
+        if run.is_fact:  # no seed changes it
+            out += members
+            continue
         by_seed = {t.run.seed: t for t in members}
         last = by_seed[max(by_seed)]
         out += [by_seed.get(s) or replace(last, run=replace(run, seed=s)) for s in range(n)]
@@ -177,10 +180,7 @@ def open_session(
         if not tasks:
             raise SaccadeError(f'no arm of {study.name} matches "{only}"; its arms at this scale: {"; ".join(arms)}.')
     for task in tasks:
-        registry.check_args("model", task.run.model, task.run.model_args)
-        registry.check_args("data", task.run.data, task.run.data_args)
-        for probe in task.probes:
-            registry.check_args("probe", probe.name, probe.settings)
+        _check_names(task)
     tasks = identity.identify(tasks)
     session = Session(study, scale, chosen, Lab(lab), tasks, only=only)
     asked = _read_seeds(session)
@@ -189,6 +189,15 @@ def open_session(
             raise SaccadeError(f"--seeds must be 1 to {MOST_SEEDS}, not {seeds}.")
         asked = replace(asked, fixed=(*(n for n in asked.fixed if n != seeds), seeds))
     return replace(session, tasks=asked.tasks(tasks), seeds=asked)
+
+
+def _check_names(task: Task) -> None:
+    for kind, name in task.run.parts:
+        registry.check_args(kind, name, task.run.model_args if kind == "model" else task.run.data_args)
+    for probe in task.probes:
+        registry.check_args("probe", probe.name, probe.settings)
+        if task.run.is_fact and not registry.card("probe", probe.name).extra.get("fact_seconds"):
+            raise SaccadeError(f"probe {probe.name} looks at a model; ask it of a run that trains one.")
 
 
 MOST_SEEDS = 10_000
@@ -382,19 +391,20 @@ def _wall(session: Session) -> dict[str, Any]:
 def facts(session: Session) -> dict[str, Any]:
     """Environment, time and counts for the report."""
     lab, wall = session.lab, _wall(session)
-    done = [d for d in (lab.done(t.run.key) for t in session.tasks) if d is not None]
-    described = [lab.described(t.run.key) for t in session.tasks if lab.done(t.run.key) is not None]
+    trained = [t for t in session.tasks if not t.run.is_fact]
+    done = [d for d in (lab.done(t.run.key) for t in trained) if d is not None]
+    described = [lab.described(t.run.key) for t in trained if lab.done(t.run.key) is not None]
     seen = {json.dumps(f, sort_keys=True) for d in described for f in (d["facts"], *d.get("later", ()))}
     environments = [json.loads(s) for s in sorted(seen)]
     sets = plan.sets_of(session.tasks)
     return {
         "command": session.command(),
         "scale": session.scale,
-        "runs": len(session.tasks),
+        "runs": len(trained),
         "done": sum(d["outcome"] == Outcome.FINISHED for d in done),
         **{str(o): sum(d["outcome"] == o for d in done) for o in Outcome if o is not Outcome.FINISHED},
-        "seeds": len({t.run.seed for t in session.tasks}),
-        "images seen": sorted({t.run.recipe.images for t in session.tasks}),
+        "seeds": len({t.run.seed for t in trained}),
+        "images seen": sorted({t.run.recipe.images for t in trained}),
         "training core seconds": round(sum(d["seconds"] for d in done), 1),
         "wall seconds": round(wall.get("seconds", 0.0), 1),
         "jobs": wall.get("jobs", 0),
@@ -457,7 +467,7 @@ def shortfall(session: Session, spent: bool = False) -> list[str]:
     """
     lines, named = [], terminal.labels(session.tasks)
     for task in session.tasks:
-        done = session.lab.done(task.run.key)
+        done = session.lab.done(plan.place_of(session.lab, task))
         if done is None and not spent:
             lines.append(f"{named[task.run.key]}: it was not done")
         elif done is not None and done["outcome"] == Outcome.FAILED:

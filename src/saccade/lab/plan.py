@@ -46,7 +46,7 @@ def examine(lab: Lab, tasks: Sequence[Task], retry: bool = False) -> Plan:
     damaged: dict[str, list[str]] = {}
     faults: dict[str, list[str]] = {}
     for task in tasks:
-        key = task.run.key
+        key = place_of(lab, task)
         if bad := lab.damage(key):
             damaged[key] = bad
             parts["train"].append(task)
@@ -78,6 +78,15 @@ def examine(lab: Lab, tasks: Sequence[Task], retry: bool = False) -> Plan:
     )
 
 
+def place_of(lab: Lab, task: Task) -> str:
+    """The key of the folder that has this task. Older labs keep the rows of a fact with the run it was asked of."""
+    if task.before and lab.done(task.run.key) is None:
+        with contextlib.suppress(DamagedFile):  # named where its own run is looked at
+            if all(_current(p, lab.rows(task.before, p)) for p in task.probes):
+                return task.before
+    return task.run.key
+
+
 def _changed(lab: Lab, tasks: Sequence[Task]) -> tuple[str, ...]:
     """One sentence per model and data set whose code or folder is not what it was in earlier runs of this lab."""
     outside = [t.run for t in tasks if t.run.code or t.run.content]
@@ -93,10 +102,11 @@ def _changed(lab: Lab, tasks: Sequence[Task]) -> tuple[str, ...]:
 def _stale(lab: Lab, task: Task, done: Mapping[str, Any]) -> str:
     """Why a finished run no longer answers for its specification; empty when it does."""
     run = task.run
-    if done.get("exported") and done["outcome"] == Outcome.FINISHED and unmeasured(lab, task):
-        return "it came from an export without weights, and more is asked of it than the export holds"
-    trained = lab.described(run.key)["facts"].get("versions", {})
-    for kind, name in (("model", run.model), ("data", run.data)):
+    weightless = done.get("exported") and not run.is_fact
+    if weightless and done["outcome"] == Outcome.FINISHED and unmeasured(lab, task):
+        return "it came from an export without weights, and it lacks measurements that are wanted now"
+    trained = lab.described(place_of(lab, task))["facts"].get("versions", {})
+    for kind, name in run.parts:
         now = registry.card(kind, name).version
         if kind in trained and trained[kind] != now:
             return f"{kind} {name} is now version {now}, it was trained with version {trained[kind]}"
@@ -108,13 +118,14 @@ def unmeasured(lab: Lab, task: Task, share: float = 1.0, retry: bool = False) ->
 
     One that failed there, or at the whole budget, is asked again on `retry` only.
     """
-    if share != 1 and not lab.has_milestone(task.run.key, share):
+    key = place_of(lab, task)
+    if share != 1 and (task.run.is_fact or not lab.has_milestone(key, share)):
         return []
     missing = []
     for probe in task.probes:
         asked = share == 1 or registry.card("probe", probe.name).extra.get("milestones", True)
-        failed = not retry and any(_current(probe, lab.failure(task.run.key, probe, at)) for at in (1.0, share))
-        if asked and not failed and not _current(probe, lab.rows(task.run.key, probe, share)):
+        failed = not retry and any(_current(probe, lab.failure(key, probe, at)) for at in (1.0, share))
+        if asked and not failed and not _current(probe, lab.rows(key, probe, share)):
             missing.append(probe)
     return missing
 
@@ -160,14 +171,14 @@ def table_of(lab: Lab, tasks: Sequence[Task], share: float = 1.0) -> Table:
     gaps: list[Record] = []
     faults: list[Record] = []
     for task in tasks:
-        key = task.run.key
+        key = place_of(lab, task)
         done = lab.done(key)
         if done is None:
             gaps.append(gap(task, "not run yet"))
             continue
         if done["outcome"] != Outcome.FINISHED:
             gaps.append(gap(task, f"{done['outcome']}: {done['reason']}"))
-        taken = 1.0 if done["step"] <= share * task.run.recipe.steps else share
+        taken = 1.0 if task.run.is_fact or done["step"] <= share * task.run.recipe.steps else share
         for probe in task.probes:
             document = lab.rows(key, probe, taken)
             if document is not None:
@@ -176,7 +187,7 @@ def table_of(lab: Lab, tasks: Sequence[Task], share: float = 1.0) -> Table:
                 failed = lab.failure(key, probe)
                 why = f"failed: {failed['reason']}" if failed else "not measured yet"
                 faults.append({**gap(task, f"probe {probe.name} {why}"), "probe": probe.name})
-        trained = lab.rows(key, TRAINING)
+        trained = None if task.run.is_fact else lab.rows(key, TRAINING)
         if trained is not None:  # of the curve only what had happened by then
             until = taken * task.run.recipe.images
             rows.extend(record(task, r) for r in trained["rows"] if r["at"].get("images", 0) <= until)
@@ -210,11 +221,12 @@ Measure = Callable[[Sequence[Task], Lab, str, Sequence[str]], list[dict[str, Any
 def price(
     plan: Plan, lab: Lab, device: str, plugins: Sequence[str] = (), measure: Measure = launch.costs, where: str = ""
 ) -> Cost:
-    """Cost of what is left: for each net a line over the batch, fitted to steps timed once and kept in the lab.
+    """Cost of what is left: for each model a line over the batch, fitted to steps timed once and kept in the lab.
 
-    `measure` times them on this machine, unless it times them elsewhere, which `where` then names.
+    `measure` times them on this machine, unless it times them elsewhere, which `where` then names. A fact has no steps:
+    its probes say what they take.
     """
-    kinds = {_kind(t.run, device, where): t for t in plan.todo}
+    kinds = {_kind(t.run, device, where): t for t in plan.todo if not t.run.is_fact}
     path = lab.root / "costs.json"
     try:
         known: dict[str, Any] = dict(unseal(path).get("lines", {})) if path.exists() else {}
@@ -228,6 +240,10 @@ def price(
     training = {t.run.key for t in plan.train}
     seconds = {}
     for task in plan.todo:
+        if task.run.is_fact:
+            wanted = (registry.card("probe", p.name).extra["fact_seconds"] for p in unmeasured(lab, task, retry=True))
+            seconds[task.run.key] = float(sum(wanted))
+            continue
         each = known[_kind(task.run, device, where)]
         recipe = task.run.recipe
         step = each["step_seconds"] + each["picture_seconds"] * recipe.batch

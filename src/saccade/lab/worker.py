@@ -62,7 +62,11 @@ def perform(
     try:
         done = lab.done(key)
         if done is None or (retry and done["outcome"] == Outcome.FAILED):
-            yield from _train(lab, task.run, device, lease, stopping)
+            if task.run.is_fact:
+                lab.put_rows(key, TRAINING, 1, [])
+                lab.finish(key, {"outcome": Outcome.FINISHED, "reason": "", "seconds": 0.0, "step": 0}, None)
+            else:
+                yield from _train(lab, task.run, device, lease, stopping)
             done = lab.done(key)
         if done is None:  # not asked to stop: then another machine took the run for abandoned, and goes on with it
             yield {"event": "stopped" if stopping() else "busy"}
@@ -201,7 +205,7 @@ def _measure(lab: Lab, task: Task, device: str, stopping: Callable[[], bool], re
             yield {"event": "probe", "probe": probe.name, "probe_key": probe.key, "share": share}
             version, outside = registry.card("probe", probe.name).version, identity.of_probe(probe)
             try:
-                subject = subject or load(lab, task.run, device, share)
+                subject = subject or (None if task.run.is_fact else load(lab, task.run, device, share))
                 data = Source(task.run.data, task.run.data_args, task.run.seed, device)
                 rows = list(registry.find("probe", probe.name)(subject, data, **probe.settings))
                 stored = [plain({"metric": r.metric, "value": float(r.value), "n": r.n, "at": r.at}) for r in rows]
@@ -239,7 +243,7 @@ def load(lab: Lab, run: Run, device: str = "cpu", share: float = 1.0) -> Subject
 def environment(run: Run, device: str) -> dict[str, Any]:
     """What a reader of run.json needs to judge a difference between two machines."""
     return {
-        "versions": {kind: registry.card(kind, getattr(run, kind)).version for kind in ("model", "data")},
+        "versions": {kind: registry.card(kind, name).version for kind, name in run.parts},
         **origin.software(),
         "outside": identity.described(run),
         "python": platform.python_version(),

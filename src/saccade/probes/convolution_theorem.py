@@ -24,9 +24,9 @@ SIDE, CHANNELS, OUT = 12, 6, 5
 BORDERS = ("zeros", "replicate", "valid")
 
 
-@probe(version=1, milestones=False)
+@probe(version=1, milestones=False, fact_seconds=5)
 def convolution_theorem(
-    subject: Subject,
+    subject: Subject | None,
     data: Source,
     *,
     kernels: Sequence[Width] = (1, 2, 3, 4, 5),
@@ -35,7 +35,7 @@ def convolution_theorem(
 ) -> Iterator[Row]:
     """Errors of random convolutions made into attention, leakage of a head by alpha, and which maps are products.
 
-    Nothing is asked of the trained model: these are identities, checked with random weights.
+    No trained model is looked at: these are identities, checked with random weights.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(rng.seed_of(data.seed, "theorem"))

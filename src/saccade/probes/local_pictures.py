@@ -22,9 +22,9 @@ from saccade.subjects.subject import Subject
 SIDE = 32  # of the stored images, whatever the size that the model takes
 
 
-@probe(version=2, milestones=False)
+@probe(version=2, milestones=False, fact_seconds=5)
 def local_pictures(
-    subject: Subject,
+    subject: Subject | None,
     data: Source,
     *,
     n: Count = 6,

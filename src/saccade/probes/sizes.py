@@ -14,9 +14,9 @@ from saccade.spec import Row, Settings
 from saccade.subjects.subject import Subject
 
 
-@probe(version=1, milestones=False)
-def sizes(subject: Subject, data: Source, *, nets: Sequence[Mapping[str, Any]] = ()) -> Iterator[Row]:
-    """Parameters of each of `nets` (net, model, args), built without memory; the trained model is not asked."""
+@probe(version=1, milestones=False, fact_seconds=5)
+def sizes(subject: Subject | None, data: Source, *, nets: Sequence[Mapping[str, Any]] = ()) -> Iterator[Row]:
+    """Parameters of each of `nets` (net, model, args), built without memory. No trained model is looked at."""
     for wanted in nets:
         with torch.device("meta"):
             built = models.build(wanted["model"], **wanted["args"])

@@ -125,12 +125,18 @@ def figures_of(study: Study, table: Table, verdicts: Sequence[Verdict]) -> Itera
     if path is not None:
         yield Figure("verdict_against_budget", path.title, "", lambda _: path), path
     for figure in study.figures:
-        try:
-            data = figure.make(table)
-        except stats.TooFewSeeds:
-            continue
-        if data.rows():
+        data = figure_of(figure, table)
+        if data is not None:
             yield figure, data
+
+
+def figure_of(figure: Figure, table: Table) -> figures.FigureData | None:
+    """The figure's data, without lines and panels that have no rows; None where nothing is left."""
+    try:
+        data = figures.with_rows(figure.make(table))
+    except stats.TooFewSeeds:
+        return None
+    return data if data.rows() else None
 
 
 def terminal(verdicts: Iterable[Verdict]) -> list[tuple[str, ...]]:
@@ -159,6 +165,20 @@ def summary(verdicts: Sequence[Verdict]) -> str:
     return f"{len(verdicts)} claim{'s' if len(verdicts) != 1 else ''}{grouped}: {listed}."
 
 
+def what_it_says(headline: Sequence[str], verdicts: Sequence[Verdict]) -> str:
+    """One paragraph: the counts, then the claims of the headline with their numbers; all of it stands in the table."""
+    known = {v.claim: v for v in verdicts}
+    return " ".join([summary(verdicts), *(_in_words(known[id]) for id in headline if id in known)])
+
+
+def _in_words(v: Verdict) -> str:
+    """As in `MHA beats CNN (D-H1): contradicted, -20.7 [-25.5, -16.0] n=5 (OOD accuracy of MHA minus CNN).`"""
+    measured = f", {ours(v.evidence)}" if v.evidence else ""
+    unit = v.evidence.unit if v.evidence else ""
+    unit = {"points": " percentage points", "": ""}.get(unit, f" {unit}")
+    return f"{v.statement.rstrip('.')} ({v.claim}): {v.label}{measured}{unit if measured else ''}; tested: {v.tested}."
+
+
 def ours(evidence: Evidence | None) -> str:
     if evidence is None:
         return "–"
@@ -185,6 +205,9 @@ def content(
     shown: Sequence[Shown],
     facts: Mapping[str, Any],
 ) -> Iterator[Block]:
+    if study.headline:
+        yield Section("What this study says")
+        yield Text((what_it_says(study.headline, verdicts),))
     yield Section("Verdicts")
     yield Counts(summary(verdicts), _counted(verdicts))
     yield Text((READING,))

@@ -19,7 +19,7 @@ from matplotlib.colors import Normalize, TwoSlopeNorm, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 from matplotlib.lines import Line2D
-from matplotlib.patches import Rectangle
+from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 from matplotlib.transforms import ScaledTranslation
 
@@ -281,6 +281,7 @@ VERDICTS = {
     "undecided": ("#6E7781", "?"),
 }
 BUDGET_COLUMNS = 5
+CHARACTER = 5.6  # points across of a letter in a label of 8 points, and a little air
 
 
 def _budget(data: figures.Budget) -> Figure:
@@ -315,7 +316,7 @@ def _budget(data: figures.Budget) -> Figure:
 
 def _bars(data: figures.Bars) -> Figure:
     k = 100 if data.y_percent else 1
-    handles = _legend(data.lines, data.marks, (), width=26, blocks=True)
+    handles = _legend(data.lines, data.marks, (), width=26, blocks=not data.y_log)
     broad = len(data.categories) * len(data.lines) > 18
     size, place = _room(handles, 1, 1, wide=broad)
     figure = Figure(figsize=size, layout="constrained")
@@ -410,8 +411,9 @@ def _heatmap(data: figures.Heatmap) -> Figure:
         bar.outline.set_visible(False)
     ax.set_xlim(-0.5, across - 0.5)
     ax.set_ylim(down - 0.5, -0.5)
-    _names(ax.xaxis, data.column_labels)
-    _names(ax.yaxis, data.row_labels)
+    across_one = (figure.get_figwidth() - 1.5) / max(across, 1)  # the rest is for the labels of the rows
+    _names(ax.xaxis, data.column_labels, wide=int(across_one * 72 / CHARACTER))
+    _names(ax.yaxis, data.row_labels, wide=16)
     ax.spines[:].set_visible(False)
     ax.tick_params(length=0)
     return figure
@@ -475,12 +477,20 @@ def _legend(
                 seeds=seen.seeds + line.seeds,
             )
         )
-    handles = [
-        Line2D(
+    handles: list[Any] = [
+        Patch(
+            facecolor=(*to_rgb(colour(line.family, line.shade)), 0.16),
+            edgecolor=colour(line.family, line.shade),
+            lw=0.8,
+            ls=DASHES[line.dash],
+            label=_wrapped(line.caption, width),
+        )
+        if blocks
+        else Line2D(
             [],
             [],
             color=colour(line.family, line.shade),
-            lw=0 if blocks else 1.3,
+            lw=1.3,
             ls=DASHES[line.dash],
             marker=MARKERS[FAMILIES[line.family].marker],
             ms=4.4,
@@ -524,9 +534,13 @@ def _nothing(ax: Any, alone: bool = True) -> None:
         ax.set_yticks([])
 
 
-def _names(axis: Any, labels: Sequence[str]) -> None:
+def _names(axis: Any, labels: Sequence[str], wide: int) -> None:
+    """Broken into lines of `wide` characters; turned upright where a single word is wider."""
     every = max(1, math.ceil(len(labels) / 24))
-    axis.set_ticks(range(0, len(labels), every), [textwrap.fill(v, 16) for v in labels[::every]])
+    shown = labels[::every]
+    upright = max((len(word) for v in shown for word in v.split()), default=0) > wide * every
+    names = [textwrap.fill(v, 22 if upright else max(1, wide * every), break_long_words=False) for v in shown]
+    axis.set_ticks(range(0, len(labels), every), names, rotation=90 if upright else 0)
 
 
 def _unit(label: str, percent: bool) -> str:

@@ -403,6 +403,28 @@ def heatmap(
     )
 
 
+def with_rows(data: FigureData) -> FigureData:
+    """Without lines, panels and categories that nothing was measured for; a line that diverged stays, and says so."""
+    if isinstance(data, Curves):
+        panels = (replace(p, lines=tuple(filter(_has_news, p.lines))) for p in data.panels)
+        return replace(data, panels=tuple(p for p in panels if any(line.x for line in p.lines)))
+    if isinstance(data, Bars):
+        lines = tuple(filter(_has_news, data.lines))
+        kept = sorted({int(x) for line in lines for x in line.x})
+        place = {old: float(new) for new, old in enumerate(kept)}
+        return replace(
+            data,
+            categories=tuple(data.categories[i] for i in kept),
+            lines=tuple(replace(line, x=tuple(place[int(x)] for x in line.x)) for line in lines),
+            marks=tuple(replace(m, x=place[int(m.x)]) for m in data.marks if int(m.x) in place),
+        )
+    return data
+
+
+def _has_news(line: Line) -> bool:
+    return bool(line.x) or (line.missing > 0 and line.why != f"{line.missing} not run yet")
+
+
 def image_grid(
     images: Sequence[Sequence[Any]],
     *,

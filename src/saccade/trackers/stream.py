@@ -52,7 +52,7 @@ def runs(lab: Lab, keys: Sequence[str] = ()) -> Iterator[Tracked]:
         }
         yield Tracked(
             key=key,
-            name=f"{run.model} on {run.data}, seed {run.seed}",
+            name=f"{run.model or 'facts'} on {run.data}, seed {run.seed}",
             settings=settings,
             points=tuple(_points(lab, key)),
             final=dict(_final(lab, key)),

@@ -100,7 +100,7 @@ def settings(run: Run) -> Flat:
     """Everything that was asked for, by plain names; a recipe's name that is also an argument's is spelt out."""
     args = {**plain(run.model_args), **plain(run.data_args)}
     recipe = {k if k not in args else f"recipe_{k}": v for k, v in plain(run.recipe).items()}
-    named = {"model": run.model, "data": run.data, "seed": run.seed}
+    named = {"model": run.model or "none", "data": run.data, "seed": run.seed}
     # Of the model and the data first: pages that have room for a few show those.
     return {k: _scalar(v) for k, v in {**args, **recipe, **named}.items()}
 

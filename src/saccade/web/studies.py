@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from saccade import registry
-from saccade.lab import pipeline
+from saccade.lab import pipeline, plan
 from saccade.lab.pipeline import Session
 from saccade.lab.store import Lab
 from saccade.report import document, figures, writers
@@ -126,7 +126,7 @@ class Studies:
         sittings = []
         for folder in self.folders(name):
             session = self.session(name, folder)
-            have = [states.get(t.run.key, "") for t in session.tasks]
+            have = [states.get(plan.place_of(self.lab, t), "") for t in session.tasks]
             report = self._report(name, folder)
             said = [str(v.get("says", "")) for v in report.get("verdicts", ()) if isinstance(v, dict)]
             sittings.append(

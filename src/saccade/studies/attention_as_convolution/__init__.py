@@ -125,6 +125,7 @@ STUDY = Study(
     tasks=tasks,
     figures=FIGURES,
     claims=CLAIMS,
+    headline=("R-TH1", "R-T1-order", "R-T3-better"),
     choices=CHOICES,
     differs=DIFFERS,
     costs=Settings(

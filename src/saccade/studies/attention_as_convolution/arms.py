@@ -11,6 +11,7 @@ from saccade.study import Choice
 
 RESNET, ISO, NONISO, RELATIVE, CONTENT = "ResNet", "isotropic", "non-isotropic", "learned", "learned + content"
 PAIR, PATCH, VIT, LENET = "SAN pairwise", "SAN patchwise", "ViT", "LeNet"
+FACTS = "facts"  # what no training changes: the theorem, and the sizes of the report's models
 ATTENTION = (ISO, NONISO, RELATIVE, CONTENT)
 TABLE1 = (RESNET, *ATTENTION)
 TABLE2 = (ISO, RELATIVE, CONTENT)
@@ -146,7 +147,6 @@ class Arm:
     probes: tuple[Probe, ...] = ()
     look: str = ""  # at its heads: "numbers", "maps" too, or "training", to see them on the way
     few: bool = False  # trained on few distinct images, as often as needed
-    once: tuple[Probe, ...] = ()  # asked of one seed only: facts that no seed changes
 
 
 def arms(scale: Scale) -> list[Arm]:
@@ -194,7 +194,6 @@ def arms(scale: Scale) -> list[Arm]:
             parts=("conversion",),
             scales=ALL,
             probes=(_converted(scale), _timed(scale)),
-            once=_facts(scale),
         )
     ]
     rows += [Arm(name=on_few(base), base=base, parts=("data_size",), few=True) for base in TABLE2]
@@ -365,8 +364,11 @@ def tasks(scale: Scale, chosen: Settings) -> list[Task]:
             continue
         for seed in range(every):
             run = _run(arm, scale, chosen, seed)
-            asked = (accuracy, *arm.probes, *(arm.once if seed == 0 else ()), *_looks(arm, run, scale))
+            asked = (accuracy, *arm.probes, *_looks(arm, run, scale))
             found.setdefault(run.key, Task(run, asked, arm.name))
+            if arm.name == LENET and seed == 0:
+                fact = Run.fact(run.data, run.data_args)
+                found[fact.key] = Task(fact, _facts(scale), FACTS, before=run.key)
     return list(found.values())
 
 

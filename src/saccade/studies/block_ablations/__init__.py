@@ -76,6 +76,7 @@ STUDY = Study(
     tasks=tasks,
     figures=FIGURES,
     claims=CLAIMS,
+    headline=("B-vit-vs-conv", "B-Q2-vitblock", "B-Q1-data"),
     choices=CHOICES,
     differs=DIFFERS,
     costs=Settings(

@@ -57,6 +57,7 @@ STUDY = Study(
     tasks=tasks,
     figures=FIGURES,
     claims=CLAIMS,
+    headline=("D-H1", "D-H2", "D-H3"),
     choices=CHOICES,
     differs=DIFFERS,
     costs=Settings(

@@ -116,6 +116,7 @@ STUDY = Study(
     tasks=tasks,
     figures=FIGURES,
     claims=CLAIMS,
+    headline=("L-F12-mnist-order", "L-F12-cifar-cross", "L-F9-dd"),
     choices=CHOICES,
     differs=DIFFERS,
     costs=Settings(

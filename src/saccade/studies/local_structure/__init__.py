@@ -100,6 +100,7 @@ STUDY = Study(
     tasks=tasks,
     figures=FIGURES,
     claims=CLAIMS,
+    headline=("E-H2", "E-H3", "E-H5"),
     choices=CHOICES,
     differs=DIFFERS,
     costs=Settings(

@@ -10,6 +10,7 @@ from saccade.spec import Probe, Recipe, Run, Scale, Settings, Task
 from saccade.study import Choice
 
 RESNET, VIT, DYNAMIC, STATIC, WINDOWS = "ResNet", "ViT", "dynamic depth-wise", "depth-wise", "window attention"
+IMAGES = "images"  # no model: a few of the images that the models are tested on, for the report
 MAIN = (RESNET, VIT, DYNAMIC, WINDOWS, STATIC)
 LOCAL = DYNAMIC  # what the report trained under the name "Local ViT"
 SWITCHES = ("locality", "sharing", "dynamic")
@@ -173,18 +174,26 @@ def tasks(scale: Scale, chosen: Settings) -> list[Task]:
         data |= {"p": 0, "hold_out": 1000}
     if scale.name == "paper":
         data |= {"size": 224, "augment": "autoaugment"}
-    return [
+    found = [
         Task(
             Run(arm.model, "photos", recipe(scale, chosen, arm), seed, arm.args, Settings(data)),
-            probes(scale, chosen, arm, seed),
+            probes(scale, chosen, arm),
             arm.name,
         )
         for arm in arms(scale, chosen)
         for seed in range(arm.seeds)
     ]
+    images = Probe("local_pictures", backdrop=chosen["backdrop"], **_route(scale, chosen))
+    before = [t.run.key for t in found if t.arm == RESNET][:1]
+    return [*found, *(Task(Run.fact("photos", Settings(data)), (images,), IMAGES, key) for key in before)]
 
 
-def probes(scale: Scale, chosen: Settings, arm: Arm, seed: int) -> tuple[Probe, ...]:
+def _route(scale: Scale, chosen: Settings) -> dict[str, Any]:
+    reported = chosen["route"] == "report" or (chosen["route"] == "auto" and scale.name == "paper")
+    return {"route": "report"} if reported else {}
+
+
+def probes(scale: Scale, chosen: Settings, arm: Arm) -> tuple[Probe, ...]:
     """All tests for the arms of the comparison; for corners of the ablation what its effects are measured by."""
     whole, some, native, few = scale(
         smoke=(200, 60, 30, 30),
@@ -193,9 +202,7 @@ def probes(scale: Scale, chosen: Settings, arm: Arm, seed: int) -> tuple[Probe, 
         paper=(10_000, 4000, 4000, 4000),
     )
     behind = chosen["backdrop"]
-    how: dict[str, Any] = {}
-    if chosen["route"] == "report" or (chosen["route"] == "auto" and scale.name == "paper"):
-        how["route"] = "report"
+    how = _route(scale, chosen)
 
     def objects(n: int, scales: tuple[float, ...], *backdrops: str) -> Probe:
         return Probe("small_object_accuracy", n=n, scales=scales, backdrops=backdrops, **crop, **how)
@@ -224,6 +231,4 @@ def probes(scale: Scale, chosen: Settings, arm: Arm, seed: int) -> tuple[Probe, 
         found.append(objects(few, (QUARTER, HALF), "plain"))
     if arm.name == WINDOWS:
         found.append(Probe("ingredients", ingredients=("content",)))
-    if arm.name == RESNET and seed == 0:  # some images for the report
-        found.append(Probe("local_pictures", backdrop=behind, **how))
     return tuple(found)

@@ -1,0 +1,191 @@
+"""Writes RESULTS.md, the scoreboard of all claims and other findings, from results/: python docs/make_results.py
+
+No number is typed here: verdicts come from results/*/verdicts.json, findings from the CSV files of the figures. A test
+fails when the page does not say what the results say.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import make_readme as readme
+
+from saccade import stats
+from saccade.cli.terminal import duration
+from saccade.lab.table import Series, minus
+from saccade.report.document import ours
+from saccade.spec import Estimate
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "RESULTS.md"
+REMARK = 160  # characters of the reason in the table; the report has all of it
+
+
+def page() -> str:
+    known = readme.results()
+    parts = [
+        "# Results",
+        "Made by `python docs/make_results.py` from `results/`.",
+        readme.scoreboard(""),
+        "Open means: no verdict, with the reason beside it. A verdict needs at least five seeds, models that have "
+        "learned, and a contrast that no longer moves with training ([how](docs/statistics.md)). *Family* joins claims "
+        "that rest on one observation. *Required* counts the requirements that were met.",
+        "\n".join(studies(known)),
+        "## What the papers did not know",
+        *(finding.text() for finding in FINDINGS if finding.ready()),
+        "## All claims",
+    ]
+    for name, told in known.items():
+        parts += [f"### {name} ({told['scale']})", "\n".join(claims(told["verdicts"]))]
+    return "\n\n".join(parts) + "\n"
+
+
+def studies(known: dict[str, Any]) -> Iterator[str]:
+    yield "| study | scale | runs | training, one core | wall time | verdicts |"
+    yield "|---|---|---|---|---|---|"
+    for name, told in known.items():
+        facts = json.loads((ROOT / "results" / name / "environment.json").read_text("utf-8"))
+        core, wall = (facts.get(f"{kind} seconds") for kind in ("training core", "wall"))
+        lasted = f"{duration(wall)}, {facts['jobs']} processes" if wall else "–"
+        yield (
+            f"| [{name}](results/{name}/report.md) | {told['scale']} | {facts['done']} of {facts['runs']} | "
+            f"{duration(core) if core else '–'} | {lasted} | "
+            f"{readme.listed(readme.count(told['verdicts']))} |"
+        )
+
+
+def claims(verdicts: readme.Verdicts) -> Iterator[str]:
+    yield "| claim | the paper | ours | verdict | why open, what it takes | required | family |"
+    yield "|---|---|---|---|---|---|---|"
+    for told in verdicts:
+        v = readme.verdict(told)
+        met = [r["met"] for r in told["requirements"]]
+        remark = "" if v.decided else v.remark if len(v.remark) <= REMARK else v.remark[: REMARK - 1].rstrip() + "…"
+        unit = f" {v.evidence.unit}" if v.evidence and v.evidence.unit != "points" else ""
+        cells = (
+            f"{v.claim}: {v.statement}",
+            v.paper or "–",
+            f"{ours(v.evidence)}{unit}",
+            v.label,
+            remark,
+            f"{sum(met)} of {len(met)}" if met else "–",
+            v.family if v.family != v.claim else "",
+        )
+        yield "| " + " | ".join(map(escaped, cells)) + " |"
+
+
+def escaped(text: str) -> str:
+    return re.sub(r"([\\`*_|~<>])", r"\\\1", " ".join(text.split()))
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that was measured and that no paper reports; `sentence` is filled with numbers of the figure."""
+
+    title: str
+    study: str
+    figure: str
+    sentence: Callable[[Rows], str]
+
+    def ready(self) -> bool:
+        return self.file(".csv").exists()
+
+    def file(self, suffix: str) -> Path:
+        return ROOT / "results" / self.study / "figures" / f"{self.figure}{suffix}"
+
+    def text(self) -> str:
+        with self.file(".csv").open(encoding="utf-8", newline="") as handle:
+            rows = Rows(list(csv.DictReader(handle)))
+        shown = self.file(".svg").relative_to(ROOT).as_posix()
+        scale = readme.results()[self.study]["scale"]
+        return f"### {self.title}\n\n{self.sentence(rows)} ({self.study}, {scale}.)\n\n![{self.title}]({shown})"
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The numbers behind a figure."""
+
+    rows: list[dict[str, str]]
+
+    def at(self, **where: str) -> Series:
+        """The single seeds of one point."""
+        (row,) = (r for r in self.rows if all(r[k] == v for k, v in where.items()))
+        return dict(enumerate(map(float, row["seeds"].split())))
+
+    def ends(self, **where: str) -> tuple[str, str]:
+        """The first and the last x of a line."""
+        xs = [r["x"] for r in self.rows if all(r[k] == v for k, v in where.items())]
+        return min(xs, key=float), max(xs, key=float)
+
+
+def points(series: Series) -> str:
+    return stats.estimate(series).text("points") + " points"
+
+
+def percent(series: Series) -> str:
+    e: Estimate = stats.estimate(series)
+    return f"{e.value:.1%} [{e.low:.1%}, {e.high:.1%}] n={e.n}"
+
+
+def shortcut(rows: Rows) -> str:
+    line = {"panel": "x = 8", "line": "CNN, OOD"}
+    first, last = rows.ends(**line)
+    early, late = rows.at(**line, x=first), rows.at(**line, x=last)
+    return (
+        f"With eight backgrounds per digit class, accuracy on unseen backgrounds is {percent(early)} after "
+        f"{float(first):,.0f} images and {percent(late)} after {float(last):,.0f}: {points(minus(late, early))}. "
+        "A study that stops early and one that stops late disagree."
+    )
+
+
+def static(rows: Rows) -> str:
+    fixed, dynamic = rows.at(category="depth-wise"), rows.at(category="dynamic depth-wise")
+    return (
+        "The report names its local model a Local ViT; the code that it trains holds no attention but a depth-wise "
+        "convolution whose weights are computed from the image. The same model with weights that are not computed "
+        f"reaches {percent(fixed)} against {percent(dynamic)}: {points(minus(fixed, dynamic))}."
+    )
+
+
+def shuffled(rows: Rows) -> str:
+    def kept(line: str) -> Series:
+        return rows.at(panel="answers that stay as they were", line=line, x="8.0")
+
+    return (
+        f"When the 64 squares of 4x4 pixels are shuffled, the small ViT keeps {percent(kept('ViT'))} of its answers; "
+        f"the ResNet keeps {percent(kept('ResNet'))}. At this size a ViT is close to a bag of patches: it has "
+        "positions and hardly uses them."
+    )
+
+
+def slips(rows: Rows) -> str:
+    changes = (f"{r['category']}: {points(rows.at(category=r['category']))}" for r in rows.rows)
+    return f"Test accuracy with each slip minus without it: {'; '.join(changes)}."
+
+
+def permuted(rows: Rows) -> str:
+    digits = stats.estimate(rows.at(category="permuted", line="ViT block"))
+    return (
+        "The report says that a ViT block is neither equivariant nor invariant. When tokens are permuted, its output "
+        f"is permuted in the same way to {digits.value:.1f} digits (n={digits.n}), so it is equivariant to every "
+        "shift by whole patches; the patch embedding and the borders are not."
+    )
+
+
+FINDINGS = (
+    Finding("The CNN learns the background shortcut late", "digits_on_backgrounds", "images_seen", shortcut),
+    Finding("“Local ViT” holds no attention, and static weights are better", "local_structure", "fig4_final", static),
+    Finding("A small ViT hardly uses its positions", "local_structure", "shuffled_squares", shuffled),
+    Finding("What each slip of the published code changes", "attention_as_convolution", "slips", slips),
+    Finding("A ViT block is equivariant to permutations", "block_ablations", "alone", permuted),
+)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
