@@ -38,6 +38,7 @@ def run(quick: bool, only: str, tell: Callable[[str], None]) -> Row:
         "rows": [],
         "absent": [],
         "kept": [],
+        "arms": [],
         "scaling": [],
         "cost_model": [],
     }
@@ -74,6 +75,10 @@ def run(quick: bool, only: str, tell: Callable[[str], None]) -> Row:
         ours, peer = (line["row"]["memory"][side] for side in ("ours", "peer"))
         if ours and peer:
             row["memory"] = {"ours": ours, "peer": peer, "ratio": peer / ours}
+    if not quick:
+        for row in inside("arms", one_thread, quick, only):
+            found["arms"].append(row)
+            tell(page.arm(row))
     if not quick and not only:  # where large buffers come and go, the allocator's policy decides much of the ratio
         for again in ("thesis", "SAN"):
             lines = inside("time", processes.ONE_THREAD, True, again)

@@ -1,4 +1,4 @@
-"""The processes that time and weigh: `python -m benchmarks.inside time|memory|grow|swell|cost`, JSON lines."""
+"""The processes that time and weigh: `python -m benchmarks.inside time|memory|arms|grow|swell|cost`, JSON lines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from benchmarks import images, layers, load, nets, profiles, scaling
+from benchmarks import arms, images, layers, load, nets, profiles, scaling
 from benchmarks.measure import Pair, describe, gemm_speed, peak_bytes, time_pair
 
 QUICK = {"rounds": 5, "seconds": 0.12}
@@ -48,7 +48,7 @@ def weighed(quick: bool, only: str) -> Iterator[dict[str, Any]]:
 
 def main() -> None:
     flags = argparse.ArgumentParser()
-    flags.add_argument("what", choices=("time", "memory", "grow", "swell", "cost"))
+    flags.add_argument("what", choices=("time", "memory", "arms", "grow", "swell", "cost"))
     flags.add_argument("--quick", action="store_true")
     flags.add_argument("--only", default="")
     asked = flags.parse_args()
@@ -56,6 +56,7 @@ def main() -> None:
     kinds: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
         "time": lambda: timed(asked.quick, asked.only),
         "memory": lambda: weighed(asked.quick, asked.only),
+        "arms": lambda: arms.measured(asked.only),
         "grow": scaling.timed,
         "swell": scaling.weighed,
         "cost": scaling.predicted,

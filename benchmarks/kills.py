@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,8 @@ KINDS = {  # what is killed, how often
     "a command while its work is on Ray": 20,
     "the supervisor on Ray": 20,
 }
-IMAGES = 6000
+PIECE = 10  # kills that are tried and noted together
+IMAGES = 3000
 PATIENCE = 3600.0  # seconds for a round; more is a hang
 
 
@@ -169,14 +170,14 @@ def strike(kind: str, draw: random.Random, lab: Lab, command: Command, nodes: An
     return False
 
 
-def storm(kind: str, kills: int, folder: Path, tell: Callable[[str], None] = print) -> tuple[int, tuple[str, ...]]:
+def storm(kind: str, kills: int, folder: Path, piece: int = 0) -> tuple[int, tuple[str, ...]]:
     """Rounds until so many have been killed: how often, and what was lost."""
     with ray_nodes() if "Ray" in kind else contextlib.nullcontext() as nodes:
-        return _storm(kind, kills, folder, nodes, tell)
+        return _storm(kind, kills, folder, nodes, random.Random(f"{kind} {piece}"))
 
 
-def _storm(kind: str, kills: int, folder: Path, nodes: Any, tell: Callable[[str], None]) -> tuple[int, tuple[str, ...]]:
-    draw, calm, lost = random.Random(f"{kind} {kills}"), undisturbed(), []
+def _storm(kind: str, kills: int, folder: Path, nodes: Any, draw: random.Random) -> tuple[int, tuple[str, ...]]:
+    calm, lost = undisturbed(), list[str]()
     done = rounds = 0
     while done < kills:
         rounds += 1
@@ -194,7 +195,7 @@ def _storm(kind: str, kills: int, folder: Path, nodes: Any, tell: Callable[[str]
                 done += 1
                 after = trained(lab)
                 lost += [f"finished run {key} was gone or changed" for key in before if after.get(key) != before[key]]
-                tell(f"{done}/{kills} {kind}; {len(after)} of {len(calm)} runs finished")
+                print(f"{done}/{kills} {kind}; {len(after)} of {len(calm)} runs finished", flush=True)
         found = results(lab)
         lost += [f"run {key} ended with other results" for key in calm if found.get(key) != calm[key]]
         lost += [f"run {key} is one too many" for key in found.keys() - calm.keys()]
@@ -214,7 +215,12 @@ def undisturbed() -> dict[str, str]:
 @contextlib.contextmanager
 def ray_nodes() -> Iterator[Any]:
     """Two nodes of one seat in this process; the first one stays, as the head of a cluster does."""
-    os.environ |= {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
+    os.environ |= {
+        "RAY_AUTH_MODE": "disabled",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_worker_niceness": "0",
+        "RAY_raylet_start_wait_time_s": "300",  # on a loaded machine a node takes its time to start
+    }
     from ray.cluster_utils import Cluster
 
     from saccade.lab import cluster

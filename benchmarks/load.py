@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,5 +49,5 @@ def own_seconds() -> float | None:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def is_busy(row: dict[str, Any]) -> bool:
+def is_busy(row: Mapping[str, Any]) -> bool:
     return (row.get("others") or 0.0) > MOST

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import load
+from benchmarks import arms, load
 from saccade.lab import launch
 
 Row = Mapping[str, Any]
@@ -98,6 +98,42 @@ def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(r) + " |" for r in (head, ["---"] * len(head), *rows))
 
 
+def arm(row: Row) -> str:
+    """One arm of a study, as a line on a terminal."""
+    return f"{row['study']}: {row['arm']}: {row['share']:.0%} of a matrix product, {row['ratio']:.2f}{busy(row)}"
+
+
+def _arms(rows: Sequence[Row]) -> str:
+    head = ("study", "arm", "batch", "MFLOP", "time", "of a matrix product", "core-hours", "plain modules")
+    body = [
+        (
+            r["study"],
+            r["arm"],
+            str(r["batch"]),
+            f"{r['flops'] / 1e6:.1f}",
+            _seconds(r["seconds"]),
+            f"{r['share']:.0%}",
+            f"{r['images'] * r['seconds'] / 3600:.2f}",
+            f"{r['ratio']:.2f}{busy(r)}",
+        )
+        for r in rows
+    ]
+    body += [
+        (
+            f"**{name}**",
+            "all arms",
+            "",
+            "",
+            "",
+            f"**{t['share']:.0%}**",
+            f"**{t['hours']:.1f}**",
+            f"**{t['ratio']:.2f}**",
+        )
+        for name, t in (arms.totals(rows).items() if rows else ())
+    ]
+    return _markdown(head, body)
+
+
 def document(found: Row) -> str:
     said, rows = found["machine"], found["rows"]
     speed = _markdown(
@@ -173,7 +209,7 @@ def document(found: Row) -> str:
         ],
     )
     model = _markdown(
-        ("net", "fixed", "a picture", "predicted at 128", "measured at 128", "predicted / measured"),
+        ("model", "fixed", "per image", "predicted at 128", "measured at 128", "predicted / measured"),
         [
             (
                 f"{c['name']} {', '.join(f'{k}={v}' for k, v in c['args'].items())}",
@@ -201,6 +237,7 @@ def document(found: Row) -> str:
         kept=kept,
         growth=growth,
         model=model,
+        arms=_arms(found.get("arms", ())),
         load=said["load"],
         most=load.MOST,
         missing="\nNot measured in this run:\n\n" + missing if missing else "",
@@ -229,7 +266,7 @@ the median and an interval for it from order statistics, with the chance that it
 processor time on one thread, which other programs disturb little; where the number of processes or threads is the
 question, processes wait for their turns and the wall clock counts. While a row is measured, so is the work of other
 programs; a row beside which they kept more than {most:g} cores busy is marked BUSY and is to be measured again. Times
-are of one call; in the rows of whole machines, of one picture.
+are of one call; in the rows of whole machines, of one image.
 
 ## Speed
 
@@ -257,6 +294,15 @@ helps whoever asks for much of it. The same rows with that policy on both sides:
 
 {kept}
 
+## The arms of the studies
+
+One thread; per training image at the batch of the recipe. MFLOP: the forward pass as torch counts it without our
+kernels, times three. Core-hours: all runs of the arm at `large`, at most (a stopping rule ends many earlier). Plain
+modules: how many times longer the same arm takes without our kernels, fed by a `DataLoader` that makes one image at a
+time. Shares and ratios of a study are weighted by its core-hours.
+
+{arms}
+
 ## How it grows
 
 An exponent of 1 is growth in proportion, 2 with the square, 0 none, -1 in inverse proportion. The queue is timed by the
@@ -267,29 +313,29 @@ wall clock on all cores, workers started from nothing, so that it begins with th
 ## What `--dry-run` predicts
 
 Time of a step as a straight line over the batch, fitted on the machine at hand through the run's batch and a quarter of
-it, once for each net of a study. Here fitted at 32 and 8, asked about 128:
+it, once for each model of a study. Here fitted at 32 and 8, asked about 128:
 
 {model}
 
 ## Why it is faster
 
 - **Short heads.** "Cut out patches, then a linear map" is a convolution, so no patch is copied. The map of 784 by 784
-  probabilities is computed one head of one picture at a time, stays in cache, and is computed again in the backward
+  probabilities is computed one head of one image at a time, stays in cache, and is computed again in the backward
   pass. The C kernel never writes it at all.
 - **Class token.** When only the class token is read, the last block needs one query. Keys and values of the other
-  tokens are folded into that query's side and never formed. A one-layer net is all last block; in six layers it is one
+  tokens are folded into that query's side, never formed. A one-layer model is all last block; in six layers it is one
   of six.
 - **Position attention.** Scores that are a sum of a row part and a column part have a softmax that is a product. A head
   is then two 16 by 16 matrices instead of one of 256 by 256. The value map takes most of what is left, which
-  bounds the gain; the function works on a few pictures at a time and never holds heads side by side. With dropout
+  bounds the gain; the function works on a few images at a time and never holds heads side by side. With dropout
   on the attention map, or where rows and columns do not separate, the dense path is taken.
 - **Local aggregation.** Neighbourhoods are shifted views of one padded map. Nothing is unfolded, forward or backward.
 - **Small convolutions.** A convolution of a few channels, ReLU and max-pooling are one C function. Only the place that
   wins its window has a gradient, so three quarters of the backward pass are never done.
 - **Data.** Sets are uint8 tensors in memory, and a batch is indexed, composed and moved at once.
-- **Processes.** One process a core with one torch thread each; small nets gain nothing from threads and
+- **Processes.** One process per core with one torch thread each; small models gain nothing from threads and
   lose much where another program wants the core.
-- **Lock-step.** What is left of a small net's step is mostly the asking. Runs that differ in seed and data alone share
+- **Lock-step.** What is left of a small model's step is mostly calls. Runs that differ in seed and data alone share
   it: weights in stacks, one forward and backward pass, one call of the optimiser, the same bits here as alone. Tried
   and not taken: grouped convolutions and vmap (slower than a loop), one flat parameter vector (gains a third of what a
   group gains), updating stacked tensors as one (other rounding at their ends).

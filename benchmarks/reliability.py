@@ -1,5 +1,8 @@
 """`python -m benchmarks.reliability [--only WORDS]`: misfortunes and mistakes, tried many times; docs/reliability.md.
 
+Every trial that has ended is a line of benchmarks/reliability.jsonl and is not done again, so that hours of trials can
+be broken off; the page is made from these lines. `--afresh` tries all again.
+
 A trial is a function from an empty folder to how often it tried and what was lost. What must not be lost: a finished
 run, a bit of its weights, more of a run under way than its last save, the user's interpreter; and the truth: damage
 that nobody names, a failure that counts as success, a traceback in place of a sentence.
@@ -28,9 +31,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import kills
+from tests.fuzz.targets import PARSERS
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "reliability.md"
+TALLY = ROOT / "benchmarks" / "reliability.jsonl"
+FUZZED = 60_000  # inputs for each parser
 
 
 @dataclass(frozen=True)
@@ -43,19 +49,22 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Trial:
+    """Long ones come in pieces with the same words, whose attempts are added up."""
+
     area: str
     what: str
     run: Callable[[Path], Outcome]
+    piece: int = 0
 
 
 TRIALS: list[Trial] = []
 
 
-def trial(area: str, what: str) -> Callable[[Callable[[Path], Outcome]], Callable[[Path], Outcome]]:
+def trial(area: str, what: str, piece: int = 0) -> Callable[[Callable[[Path], Outcome]], Callable[[Path], Outcome]]:
     """Adds a function to the list of trials."""
 
     def add(run: Callable[[Path], Outcome]) -> Callable[[Path], Outcome]:
-        TRIALS.append(Trial(area, what, run))
+        TRIALS.append(Trial(area, what, run, piece))
         return run
 
     return add
@@ -602,14 +611,30 @@ def streams(folder: Path) -> Outcome:
     return Outcome(len(lines), tuple(lost))
 
 
-def _killed(kind: str, times: int) -> None:
-    @trial("kills", f"kill -9 of {kind}, at random moments")
+def _killed(kind: str, times: int, piece: int) -> None:
+    @trial("kills", f"kill -9 of {kind}, at random moments", piece)
     def killed_at_random(folder: Path) -> Outcome:
-        return Outcome(*kills.storm(kind, times, folder))
+        return Outcome(*kills.storm(kind, times, folder, piece))
 
 
 for _kind, _times in kills.KINDS.items():
-    _killed(_kind, _times)
+    for _piece, _first in enumerate(range(0, _times, kills.PIECE)):
+        _killed(_kind, min(kills.PIECE, _times - _first), _piece)
+
+
+def _fuzzed(parser: str) -> None:
+    @trial("bytes", f"changed bytes into the parser of: {parser}")
+    def fuzzed(folder: Path) -> Outcome:
+        words = ["-m", "tests.fuzz", "--parser", parser, "--inputs", str(FUZZED)]
+        done = subprocess.run([sys.executable, *words], capture_output=True, encoding="utf-8", cwd=ROOT)
+        if not done.stdout:
+            return Outcome(0, (f"the fuzzer ended with {done.returncode}",))
+        told = json.loads(done.stdout.splitlines()[-1])
+        return Outcome(told["inputs"], ("what it may not do",) * told["defects"])
+
+
+for _parser in PARSERS:
+    _fuzzed(_parser)
 
 
 def _tested(what: str, times: int, test: str) -> None:
@@ -632,13 +657,35 @@ _tested("a lab that goes away and comes back, or does not", 2, "vanishes or does
 # -- the page
 
 
-def document(found: list[tuple[Trial, Outcome]]) -> str:
-    rows = []
-    for one, outcome in found:
-        lost = "nothing" if not outcome.lost else f"**{len(outcome.lost)}**: {'; '.join(outcome.lost[:3])}"
-        rows.append(f"| {one.area} | {one.what} | {outcome.times:,} | {lost} |")
-    times, lost_all = sum(o.times for _, o in found), sum(len(o.lost) for _, o in found)
-    return TEXT.format(rows="\n".join(rows), times=times, lost=lost_all or "nothing", trials=len(found))
+def tally() -> dict[tuple[str, int], Outcome]:
+    """What has been tried so far, by words and piece."""
+    lines = TALLY.read_text("utf-8").splitlines() if TALLY.exists() else []
+    kept = [json.loads(line) for line in lines]
+    return {(line["what"], line["piece"]): Outcome(line["times"], tuple(line["lost"])) for line in kept}
+
+
+def note(one: Trial, outcome: Outcome, seconds: float) -> None:
+    """Appended as one line, so that several processes can each do a part."""
+    line = {"area": one.area, "what": one.what, "piece": one.piece, "times": outcome.times, "lost": outcome.lost}
+    line |= {"seconds": round(seconds), "ended": time.strftime("%Y-%m-%d %H:%M", time.gmtime())}
+    with TALLY.open("a", encoding="utf-8") as out:
+        out.write(json.dumps(line) + "\n")
+
+
+def document(known: dict[tuple[str, int], Outcome]) -> str:
+    """The page; a trial of which a piece has not been tried yet says so."""
+    rows, times, lost_all = [], 0, 0
+    kinds = {one.what: one.area for one in TRIALS}
+    for what, area in kinds.items():
+        pieces = [known.get((one.what, one.piece)) for one in TRIALS if one.what == what]
+        tried = [p for p in pieces if p]
+        often, lost = sum(p.times for p in tried), [x for p in tried for x in p.lost]
+        said = "nothing" if not lost else f"**{len(lost)}**: {'; '.join(lost[:3])}"
+        if len(tried) < len(pieces):
+            said = f"not all tried yet; so far {said}" if tried else "not tried yet"
+        rows.append(f"| {area} | {what} | {often:,} | {said} |")
+        times, lost_all = times + often, lost_all + len(lost)
+    return TEXT.format(rows="\n".join(rows), times=times, lost=lost_all or "nothing", trials=len(kinds))
 
 
 TEXT = """# What was tried, and what was lost
@@ -662,23 +709,25 @@ together in `tests/test_arguments.py`.
 
 def main() -> None:
     flags = argparse.ArgumentParser(prog="python -m benchmarks.reliability", description=__doc__)
-    flags.add_argument("--only", default="", metavar="WORDS", help="trials whose text contains this; writes nothing")
+    flags.add_argument("--only", default="", metavar="WORDS", help="trials whose text contains this")
+    flags.add_argument("--afresh", action="store_true", help="also what has been tried before")
     asked = flags.parse_args()
-    found = []
+    failed = False
     for one in TRIALS:
         if asked.only not in f"{one.area} {one.what} {one.run.__name__}":
+            continue
+        if not asked.afresh and (one.what, one.piece) in tally():
             continue
         began = time.perf_counter()
         with tempfile.TemporaryDirectory() as folder:
             outcome = one.run(Path(folder))
-        found.append((one, outcome))
-        print(
-            f"{one.what}: {outcome.times} times, {time.perf_counter() - began:.0f} s, lost: {outcome.lost or 'nothing'}"
-        )
-    if not asked.only:
-        PAGE.write_text(document(found), "utf-8")
-        print(f"written: {PAGE}")
-    if any(outcome.lost for _, outcome in found):
+        spent = time.perf_counter() - began
+        note(one, outcome, spent)
+        failed |= bool(outcome.lost)
+        print(f"{one.what}: {outcome.times} times, {spent:.0f} s, lost: {outcome.lost or 'nothing'}", flush=True)
+    PAGE.write_text(document(tally()), "utf-8")
+    print(f"written: {PAGE}")
+    if failed:
         raise SystemExit(1)
 
 

@@ -96,13 +96,13 @@ def predicted() -> Iterator[Row]:
                 Settings(of="procedural_textures", p=512),
             )
             told[batch] = cost.cost(run)
-        line = [told[32]["step_seconds"] + told[32]["picture_seconds"] * n for n in (32, 128)]
-        real = told[128]["step_seconds"] + told[128]["picture_seconds"] * 128
+        line = [told[32]["step_seconds"] + told[32]["image_seconds"] * n for n in (32, 128)]
+        real = told[128]["step_seconds"] + told[128]["image_seconds"] * 128
         yield {
             "name": net,
             "args": args,
             "fixed": told[32]["step_seconds"],
-            "picture": told[32]["picture_seconds"],
+            "picture": told[32]["image_seconds"],
             "predicted": line[1],
             "measured": real,
             "ratio": line[1] / real,

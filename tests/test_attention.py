@@ -1,4 +1,4 @@
-"""Maps: rows sum to one, known answers for even and pointed looks, pictures from files and arrays."""
+"""Maps: rows sum to one, known answers for even and pointed looks, images from files and arrays."""
 
 import math
 
@@ -17,7 +17,7 @@ from saccade.subjects.subject import Subject
 
 
 class Staring(nn.Module):
-    """Attends with given probabilities, whatever the picture."""
+    """Attends with given probabilities, whatever the image."""
 
     def __init__(self, *layers, classes=10):
         super().__init__()
@@ -128,7 +128,7 @@ def test_where_two_classes_differ():
     assert not [r for r in rows(Staring(even())) if r.metric == "difference_share"]
 
 
-def test_pictures_are_kept_of_seed_0_only_and_carry_their_maps():
+def test_images_are_kept_of_seed_0_only_and_carry_their_maps():
     model = models.build("basic_vit", seed=0, dim=16, heads=2, depth=2, channels=1)
     found = rows(model, show=(0, 3), means=True, eight=True)
     shown = [(r.at["shown"], r.at["label"]) for r in found if r.metric == "image"]
@@ -166,11 +166,11 @@ def test_look_takes_files_and_arrays(tmp_path):
     ("call", "says"),
     [
         (lambda: attention.look(models.build("lenet"), np.zeros((32, 32, 3))), "has no attention maps"),
-        (lambda: attention.look(models.build("basic_vit", dim=8), "nowhere.png"), "no picture nowhere.png"),
-        (lambda: attention.read(np.zeros((4, 4, 4, 4))), "a picture must be"),
+        (lambda: attention.look(models.build("basic_vit", dim=8), "nowhere.png"), "no image nowhere.png"),
+        (lambda: attention.read(np.zeros((4, 4, 4, 4))), "an image must be"),
         (lambda: attention.read(np.full((4, 4), 7.0)), r"float in \[0, 1\]"),
         (lambda: attention.to_patches(torch.rand(1, 1, 7, 7)), "6 patches are no square grid"),
-        (lambda: attention.maps(models.build("basic_vit", dim=8), torch.zeros(0, 3, 32, 32)), "at least one picture"),
+        (lambda: attention.maps(models.build("basic_vit", dim=8), torch.zeros(0, 3, 32, 32)), "at least one image"),
     ],
 )
 def test_bad_input_gets_a_sentence(call, says):
@@ -178,7 +178,7 @@ def test_bad_input_gets_a_sentence(call, says):
         call()
 
 
-def test_a_file_that_is_no_picture(tmp_path):
+def test_a_file_that_is_no_image(tmp_path):
     (tmp_path / "text.png").write_text("hello")
-    with pytest.raises(SaccadeError, match="cannot be read as a picture"):
+    with pytest.raises(SaccadeError, match="cannot be read as an image"):
         attention.read(tmp_path / "text.png")

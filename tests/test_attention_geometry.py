@@ -81,7 +81,7 @@ def shift_map(side, down, right):
     return p.view(side * side, side * side)
 
 
-def test_heads_that_shift_are_single_positional_and_told_apart():
+def test_heads_that_shift_are_single_positional_and_separated():
     p = torch.stack([shift_map(8, 0, 1), shift_map(8, -1, 0), shift_map(8, -1, 0)]).expand(5, -1, -1, -1)
     told = geometry.of_maps(p)
     assert told["single_heads"] == 1 and told["entropy"] == 0 and told["far_heads"] == 0
@@ -97,7 +97,7 @@ def test_an_even_look_and_a_look_by_content():
     assert even["far_heads"] == 0  # far on average, but no pattern
     follows = torch.zeros(16, 1, 16, 16)
     for i in range(16):
-        follows[i, 0, :, i] = 1  # every query at one token, another one in each picture
+        follows[i, 0, :, i] = 1  # every query at one token, another one in each image
     told = geometry.of_maps(follows)
     assert told["positional_share"] == pytest.approx(0, abs=1e-6) and told["positional_heads"] == 0
     assert told["average_positional"] == pytest.approx(0, abs=1e-6)
@@ -116,7 +116,7 @@ def test_distances_are_euclidean():
     assert d[0, 8] == pytest.approx(2 * math.sqrt(2)) and d[4].sum() == pytest.approx(4 + 4 * math.sqrt(2))
 
 
-def test_the_probe_compares_with_the_untrained_net_of_its_seed():
+def test_the_probe_compares_with_the_untrained_model_of_its_seed():
     subject = subject_of("quadratic", **TINY)
     with torch.no_grad():
         for layer in subject.model.modules():
@@ -188,7 +188,7 @@ def test_sizes_are_counted_without_memory():
     assert found(rows, "size", net="a") == [29_484_282] and found(rows, "size", net="b") == [6_531_946]
 
 
-# -- a convolution net made into attention, time, training mode
+# -- a convolutional model made into attention, time, training mode
 
 
 def test_conversion_keeps_the_answers_and_then_drifts():
@@ -205,7 +205,7 @@ def test_conversion_keeps_the_answers_and_then_drifts():
     assert max(found(rows, "nearest_distance", when="before", form="attention, alpha 3")) > 0.01
 
 
-def test_nets_are_timed_in_turns():
+def test_models_are_timed_in_turns():
     order = []
 
     class Told(nn.Module):

@@ -168,7 +168,7 @@ def test_a_full_run_writes_and_a_quick_one_does_not(monkeypatch, tmp_path, capsy
 
 
 def test_rows_compare_real_functions():
-    """The peer with the library's own attention is the same net as ours, and a changed one is noticed."""
+    """The peer with the library's own attention is the same model as ours, and a changed one is noticed."""
     row = nets.thesis_net(2, False)
     assert isinstance(row, Pair) and row.error() < 1e-12
     net = models.build("mha_lenet", seed=0, reading="A", heads=2)

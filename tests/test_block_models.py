@@ -121,7 +121,7 @@ def test_order_inside_the_convolution_block(form):
 
 
 @pytest.mark.parametrize("width", [3, 5])
-def test_narrow_nets_train(width):
+def test_narrow_models_train(width):
     """1x1 convolutions with a stride crash in torch, channels last, below 8 channels."""
     net = models.build("convnet", seed=0, width=width, stages=(1, 1))
     for _ in range(3):
@@ -193,7 +193,7 @@ def test_bad_sizes_get_a_sentence(name, args, says):
         models.build(name, **args)
 
 
-def test_a_picture_of_another_size_gets_a_sentence():
+def test_an_image_of_another_size_gets_a_sentence():
     with pytest.raises(SaccadeError, match="build it with image=24"):
         models.build("vit", dim=8, depth=1, heads=1)(torch.zeros(1, 3, 24, 24))
     with pytest.raises(SaccadeError, match="class token"):

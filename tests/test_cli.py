@@ -195,7 +195,7 @@ def test_train_prints_an_estimate_and_takes_plugins(tmp_path):
     assert "one_layer: accuracy on ood" in done.stdout and "(seeds 0, 1)" in done.stdout
 
 
-def test_a_damaged_data_cache_is_refused_named_and_mended(tmp_path):
+def test_a_damaged_data_cache_is_refused_named_and_repaired(tmp_path):
     """A cache of the right shape with wrong bytes: run, verify and the worker's own load all refuse it."""
     import numpy as np
 

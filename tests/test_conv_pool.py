@@ -62,13 +62,13 @@ def test_equals_torch_to_the_bit_on_whole_numbers(
 
 
 @native
-@pytest.mark.parametrize("layout", ["channels last", "cut out of a larger picture", "transposed"])
+@pytest.mark.parametrize("layout", ["channels last", "cut out of a larger image", "transposed"])
 def test_any_layout_of_the_input(layout: str) -> None:
     conv = whole_numbers(3, 6, 5, 0)
     x = torch.randint(-4, 5, (3, 3, 16, 16), generator=torch.Generator().manual_seed(1)).float()
     changed = {
         "channels last": x.contiguous(memory_format=torch.channels_last),
-        "cut out of a larger picture": F.pad(x, (1, 2, 3, 4))[:, :, 3:-4, 1:-2],
+        "cut out of a larger image": F.pad(x, (1, 2, 3, 4))[:, :, 3:-4, 1:-2],
         "transposed": x.transpose(2, 3).contiguous().transpose(2, 3),
     }[layout]
     assert torch.equal(conv_relu_pool(conv, changed), plain(conv, x))
@@ -123,7 +123,7 @@ def test_other_convolutions_take_torchs_way(conv: nn.Conv2d) -> None:
 
 
 @native
-def test_no_gradient_is_made_for_pictures_that_ask_for_none() -> None:
+def test_no_gradient_is_made_for_images_that_ask_for_none() -> None:
     conv = nn.Conv2d(3, 6, 5)
     assert conv.bias is not None
     out = Native.apply(torch.randn(1, 2, 3, 12, 12), conv.weight[None], conv.bias[None])
@@ -132,7 +132,7 @@ def test_no_gradient_is_made_for_pictures_that_ask_for_none() -> None:
 
 
 @native
-def test_the_net_is_the_same_with_and_without_the_kernel() -> None:
+def test_the_model_is_the_same_with_and_without_the_kernel() -> None:
     net, x = models.build("lenet", seed=0), torch.randn(5, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     fast = net(x)
     with without_kernels():

@@ -159,7 +159,7 @@ def test_a_distance_grows_with_the_width_of_heads():
         {"isotropic": False, "additive_centre": True},
     ],
 )
-def test_attention_layers_come_near_a_convolution_inside_the_picture(args):
+def test_attention_layers_come_near_a_convolution_inside_the_image(args):
     torch.manual_seed(0)
     layer = QuadraticAttention(3, 9, 4, **args).double()
     with torch.no_grad():
@@ -187,7 +187,7 @@ def test_learned_positions_have_a_nearest_convolution_too():
     assert (whole.weight[:, :, 5:7, 5:7] - near.weight).abs().max() < 1e-15
 
 
-def test_a_whole_net_is_converted():
+def test_a_whole_model_is_converted():
     for name, args in (("lenet", {}), ("resnet18", {"width": 2})):
         net = models.build(name, seed=0, **args).double().eval()
         changed, x = convert(net), random(3, 3, 32, 32)

@@ -52,7 +52,7 @@ def net(norm=False):
 
 
 def events(model):
-    """Shifted and mirrored pictures: the processes must agree on order and augmentation."""
+    """Shifted and mirrored images: the processes must agree on order and augmentation."""
     return fit(model, DATA, RECIPE, team=distributed.current())
 
 

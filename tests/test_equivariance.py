@@ -1,4 +1,4 @@
-"""Layers whose answer is provable, then nets, foreign nets and bad input."""
+"""Layers whose answer is provable, then models, foreign models and bad input."""
 
 import pytest
 import torch
@@ -78,7 +78,7 @@ class OnePixel(nn.Module):
 
 
 def test_reading_one_pixel_is_as_sensitive_as_can_be():
-    """Of white noise another pixel says as much as another picture: error 1."""
+    """Of white noise another pixel says as much as another image: error 1."""
     x = noise(n=400, c=1, side=4)
     found = error(OnePixel(), Move("shift", 1), x, layer="output", scope="network", kind="invariance")
     assert found == pytest.approx(1, abs=0.1)
@@ -319,11 +319,11 @@ def test_untrained_is_reset_and_the_same_for_a_seed():
     [
         (lambda: Move("turn"), 'no move "turn"'),
         (lambda: Move("scale", 0), "above 0"),
-        (lambda: measure(nn.ReLU(), noise(1), moves=[]), "at least two pictures"),
+        (lambda: measure(nn.ReLU(), noise(1), moves=[]), "at least two images"),
         (lambda: measure(nn.ReLU(), noise(), moves=[], scopes=["layer"]), 'no scope "layer"'),
         (lambda: measure(nn.ReLU(), noise(), moves=[], lie=["flip"]), 'no generator "flip"'),
         (lambda: measure(nn.ReLU(), noise(), moves=[], precision="half"), 'no precision "half"'),
-        (lambda: measure(nn.ReLU(), torch.rand(2, 1, 4, 8), moves=[Move("rotate", 20)]), "only a square picture"),
+        (lambda: measure(nn.ReLU(), torch.rand(2, 1, 4, 8), moves=[Move("rotate", 20)]), "only a square image"),
     ],
 )
 def test_bad_questions_get_a_sentence(call, says):

@@ -110,7 +110,7 @@ def test_a_line_that_lost_every_run_stays_in_the_legend():
     assert "2 diverged" in svg(data).replace("\u00a0", " ")
 
 
-def test_other_reasons_are_told_apart():
+def test_other_reasons_are_separated():
     rows = table(seeds=1)
     tasks = [Task(Run("mha", "digits", Recipe(64), s)) for s in (7, 8, 9)]
     gaps = tuple(gap(t, w) for t, w in zip(tasks, ("failed: disk", "not run yet", "odd"), strict=True))

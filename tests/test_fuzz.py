@@ -3,9 +3,13 @@
 import pytest
 
 from tests.fuzz.__main__ import CORPUS, fuzz, tried
-from tests.fuzz.targets import targets
+from tests.fuzz.targets import PARSERS, targets
 
 TARGETS = {t.name: t for t in targets()}
+
+
+def test_every_parser_can_be_asked_for_by_name():
+    assert tuple(TARGETS) == PARSERS
 
 
 @pytest.mark.parametrize("name", TARGETS)

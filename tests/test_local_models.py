@@ -78,7 +78,7 @@ def test_own_weights_that_are_equal_are_a_convolution_and_are_their_own(window):
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_dynamic_kernels_are_one_a_picture(shared):
+def test_dynamic_kernels_are_one_per_image(shared):
     torch.manual_seed(0)
     layer = Depthwise(16, 6, 3, shared, dynamic=True).double().eval()
     x = torch.randn(3, 6, 6, 16, dtype=torch.float64)
@@ -211,6 +211,6 @@ def test_one_sentence_for_bad_arguments(name, args, says):
         ("local_attn", {**MINI, "head_dim": 8, "shared": False}, 64, "maps of 8x8 positions"),
     ],
 )
-def test_one_sentence_for_pictures_that_do_not_fit(name, args, pixels, says):
+def test_one_sentence_for_images_that_do_not_fit(name, args, pixels, says):
     with pytest.raises(SaccadeError, match=says):
         saccade.model(name, **args)(torch.zeros(2, 3, pixels, pixels))

@@ -20,7 +20,7 @@ DATA = Source("photos", Settings(of="procedural_textures", hold_out=100), 0)
 
 
 class Fixed(nn.Module):
-    """Scores that do not look at the picture: the same for all, or random ones."""
+    """Scores that do not look at the image: the same for all, or random ones."""
 
     def __init__(self, row=None):
         super().__init__()
@@ -31,7 +31,7 @@ class Fixed(nn.Module):
 
 
 class Reader(nn.Module):
-    """Knows every test picture by heart and looks for them in the squares of 32 pixels at these corners."""
+    """Knows every test image by heart and looks for them in the squares of 32 pixels at these corners."""
 
     def __init__(self, corners):
         super().__init__()
@@ -99,7 +99,7 @@ def test_equal_scores_go_to_the_lower_class():
     assert scores.ties(np.array([[0.0, 1, 1, 1, 2], [1, 2, 3, 4, 5]]), 2) == 1
 
 
-def test_small_objects_by_scale_place_and_picture():
+def test_small_objects_by_scale_place_and_image():
     always_three = Fixed(torch.eye(10)[3])
     got = list(small_object_accuracy(subject(always_three), DATA, n=200, backdrops=("procedural_textures", "plain")))
     whole = [r for r in got if r.metric == "object_accuracy"]
@@ -116,12 +116,12 @@ def test_small_objects_by_scale_place_and_picture():
     assert not [r for r in got if r.metric == "object_accuracy_by_place" and r.at["scale"] == 1]
 
 
-def test_an_object_that_fills_the_picture_is_the_picture():
+def test_an_object_that_fills_the_image_is_the_image():
     got = table(small_object_accuracy(subject(Reader([(0, 0)])), DATA, n=50, scales=(1.0,)))
     assert got["object_accuracy", "procedural_textures", 1.0].value == 1
 
 
-def test_places_are_told_apart():
+def test_places_are_separated():
     near = Reader([(top, left) for top in range(11) for left in range(11)])  # a third of the 32 places each way
     got = {
         (r.at["row"], r.at["column"]): r

@@ -23,7 +23,7 @@ def _known(tile, x):
     return bool((x.flatten(1) == tile.flatten()).all(1).any())
 
 
-def test_tiles_are_pictures_of_four_classes_in_order():
+def test_tiles_are_images_of_four_classes_in_order():
     x, y = sized("procedural_textures", "test", "bilinear")
     made = mosaic("test", n=40, **OF)
     assert made.x.shape == (40, 3, 64, 64) and made.shown.shape == (40, 4)
@@ -44,7 +44,7 @@ def test_rejection_keeps_the_first_of_each_class():
         for number in numbers:
             seen.setdefault(int(y[number]), number)
         assert row == list(seen.values())[:4]
-    assert (y[kept[:, 0]] == 0).float().mean() > 0.4  # a class with half of the pictures comes first half of the time
+    assert (y[kept[:, 0]] == 0).float().mean() > 0.4  # a class with half of the images comes first half of the time
 
 
 def test_any_n_the_same_for_a_seed_and_nested():
@@ -94,7 +94,7 @@ def test_policy_operations_do_what_they_are_called():
     assert not torch.equal(done("shear_down", 8), x)
     assert len(autoaugment.POLICY) == 25
     drawn = autoaugment.autoaugmented(x[None].repeat(400, 1, 1, 1), rng.stream(0, "policy"))
-    # A pair leaves a picture as it is with the product of what its two operations are not done with.
+    # A pair leaves an image as it is with the product of what its two operations are not done with.
     kept = np.mean([(1 - a[1]) * (1 - b[1]) for a, b in autoaugment.POLICY])
     assert abs((drawn == x).flatten(1).all(1).float().mean() - kept) < 0.1
 
@@ -107,7 +107,7 @@ def test_objects_are_pasted_unscaled_where_it_says(scale):
     where = torch.cat([made.place, made.corner], 1).tolist()
     for picture, thing, which, (top, left, down, right) in zip(seen, made.objects, made.which, where, strict=True):
         assert torch.equal(picture[:, top : top + 32, left : left + 32], thing)
-        behind = made.behind.pictures[which][:, down : down + made.canvas, right : right + made.canvas].clone()
+        behind = made.behind.images[which][:, down : down + made.canvas, right : right + made.canvas].clone()
         behind[:, top : top + 32, left : left + 32] = thing
         assert torch.equal(picture, behind)
 
@@ -116,7 +116,7 @@ def test_small_objects_are_balanced_crossed_and_placed_uniformly():
     made = small_object("test", n=2000, **OF)
     assert torch.bincount(made.y).tolist() == [200] * 10
     met = torch.zeros(10, 20).index_put((made.y, made.which), torch.ones(2000), accumulate=True)
-    assert (met == 10).all()  # every class on every picture, as in the report
+    assert (met == 10).all()  # every class on every image, as in the report
     assert made.place.min() == 0 and made.place.max() == 95
     assert abs(made.place.float().mean() - 47.5) < 2
     more = small_object("test", n=2600, **OF)  # more than the set has
@@ -140,26 +140,26 @@ def test_a_plain_backdrop_is_the_mean_colour():
 def test_drawn_backdrops_differ_and_stay_the_same():
     found = textures(64)
     assert len(found.names) == len(set(found.names)) == 20
-    flat = torch.stack(found.pictures).flatten(1)
+    flat = torch.stack(found.images).flatten(1)
     assert len(flat.unique(dim=0)) == 20
-    assert torch.equal(flat, torch.stack(textures.__wrapped__(64).pictures).flatten(1))
+    assert torch.equal(flat, torch.stack(textures.__wrapped__(64).images).flatten(1))
 
 
-def test_a_folder_of_pictures(tmp_path):
+def test_a_folder_of_images(tmp_path):
     x = np.random.default_rng(0).integers(0, 255, (130, 200, 3), np.uint8)
     Image.fromarray(x).save(tmp_path / "b.png")
     Image.fromarray(x[::-1]).save(tmp_path / "a.JPG")
-    (tmp_path / "notes.txt").write_text("not a picture")
+    (tmp_path / "notes.txt").write_text("not an image")
     made = small_object("test", n=20, backdrop=str(tmp_path), size=128, route="report", **OF)
     assert made.behind.names == ("a.JPG", "b.png")
-    assert torch.equal(made.behind.pictures[1], torch.from_numpy(x).permute(2, 0, 1))
+    assert torch.equal(made.behind.images[1], torch.from_numpy(x).permute(2, 0, 1))
     assert (made.corner >= 0).all() and (made.corner[:, 0] < 2).all() and (made.corner[:, 1] < 72).all()
     assert made.batch(torch.arange(20)).shape == (20, 3, 128, 128)
     with pytest.raises(SaccadeError, match=r"a\.JPG has 200x130 pixels, fewer than the crop of 256x256"):
         small_object("test", n=2, scale=0.125, backdrop=str(tmp_path), **OF)
-    (tmp_path / "c.png").write_bytes(b"not a picture either")
+    (tmp_path / "c.png").write_bytes(b"not an image either")
     backdrops.folder.cache_clear()
-    with pytest.raises(SaccadeError, match=r"c\.png cannot be read as a picture"):
+    with pytest.raises(SaccadeError, match=r"c\.png cannot be read as an image"):
         small_object("test", n=2, backdrop=str(tmp_path), **OF)
     (tmp_path / "empty").mkdir()
     with pytest.raises(SaccadeError, match="no PNG or JPEG file"):
@@ -169,7 +169,7 @@ def test_a_folder_of_pictures(tmp_path):
 @pytest.mark.parametrize(
     ("name", "change", "says"),
     [
-        ("mosaic", {"only": (1, 2, 3)}, "needs pictures of 4 different classes, and there are only 3"),
+        ("mosaic", {"only": (1, 2, 3)}, "needs images of 4 different classes, and there are only 3"),
         ("mosaic", {"n": 0}, "n of mosaic must be a whole number from 1"),
         ("mosaic", {"route": "reprot"}, "did you mean report"),
         ("mosaic", {"crop": "center"}, "did you mean centre"),
@@ -187,7 +187,7 @@ def test_one_sentence_for_bad_input(name, change, says):
         registry.find("data", name)(args.pop("split"), **args)
 
 
-def test_fetched_pictures_are_checked_kept_with_their_authors_and_used(tmp_path, monkeypatch):
+def test_fetched_images_are_checked_kept_with_their_authors_and_used(tmp_path, monkeypatch):
     monkeypatch.setenv("SACCADE_DATA", str(tmp_path / "cache"))
     given = tmp_path / "given"
     given.mkdir()
@@ -208,18 +208,18 @@ def test_fetched_pictures_are_checked_kept_with_their_authors_and_used(tmp_path,
     told = json.loads((home / "manifest.json").read_text())
     assert [p["author"] for p in told] == ["author 0", "author 1"] and told[0]["licence"] == "CC0-1.0"
     used = small_object("test", n=4, backdrop="nature_photos", scale=0.5, **OF)
-    assert [p.shape[1:] for p in used.behind.pictures] == [(100, 1100)] * 2  # three pixels in one
+    assert [p.shape[1:] for p in used.behind.images] == [(100, 1100)] * 2  # three pixels in one
     (home / "p1.jpg").write_bytes(b"damaged")
     backdrops.fetched.cache_clear()
     with pytest.raises(SaccadeError, match=r"p1\.jpg is damaged; repair it with .*--again"):
         small_object("test", n=2, backdrop="nature_photos", **OF)
-    (given / "p1.jpg").write_bytes(b"another picture")
+    (given / "p1.jpg").write_bytes(b"another image")
     monkeypatch.setattr("shutil.which", lambda name: None)
-    with pytest.raises(SaccadeError, match=r"could not be had from folder .*p1\.jpg is damaged.*--from DIR"):
+    with pytest.raises(SaccadeError, match=r"was not found at folder .*p1\.jpg is damaged.*--from DIR"):
         photographs.fetch(folder_from=given)
 
 
-def test_every_fetched_picture_has_author_licence_and_checksum():
+def test_every_fetched_image_has_author_licence_and_checksum():
     assert len(photographs.PICTURES) == 20 == len({p.sha256 for p in photographs.PICTURES})
     for picture in photographs.PICTURES:
         assert picture.author and picture.licence and len(picture.sha256) == 64

@@ -113,7 +113,7 @@ def test_dropout_on_the_map_acts_in_training_only(kind, args):
     assert (layer(x) - reference(layer, x)).abs().max() < 1e-12
 
 
-def test_learned_masks_differ_between_pictures_and_quadratic_ones_do_not():
+def test_learned_masks_differ_between_images_and_quadratic_ones_do_not():
     same = random(1, 4, 4, 6).expand(2, -1, -1, -1)
     learned, quadratic = make(LearnedPositionAttention, dropout=0.5, size=7), make(QuadraticAttention, dropout=0.5)
     first, second = learned(same)

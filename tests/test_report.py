@@ -339,7 +339,7 @@ def test_choices_show_value_default_and_alternatives(paths):
     assert "any int" in text
 
 
-def test_facts_and_method_are_told(page):
+def test_facts_and_method_are_reported(page):
     for words in (
         "19 done, 1 diverged, 0 failed",
         "Wall time 72 min",

@@ -18,7 +18,7 @@ REPORTED = [1, 21, 49, 26, 3]  # Feer et al. 2022, Figure 5, ResNet-50: 2.09 in 
 
 
 def _reported(seed=0):
-    """Scores and 0/1 labels of 100 pictures with the histogram of the report."""
+    """Scores and 0/1 labels of 100 images with the histogram of the report."""
     random = np.random.default_rng(seed)
     z, y = random.normal(size=(100, 10)), np.zeros((100, 10), int)
     for row, count in enumerate(np.repeat(np.arange(5), REPORTED)):
@@ -115,7 +115,7 @@ def test_numbers_in_one_line_and_in_exponents_are_labels(tmp_path):
     assert scores.compare(*_files(tmp_path, z, "3.0e+00\n1\n0.0\n"))["accuracy"]["right"] == 2
 
 
-def test_pictures_with_different_numbers_of_classes(tmp_path):
+def test_images_with_different_numbers_of_classes(tmp_path):
     files = _files(tmp_path, "3,2,1\n3,2,1\n", "1,1,0\n0,0,1\n")
     with pytest.raises(SaccadeError, match="from 1 to 2 classes"):
         scores.compare(*files)

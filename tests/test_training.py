@@ -64,7 +64,7 @@ def test_training_leaves_global_random_state_alone(tiny_run):
     assert torch.equal(before, torch.get_rng_state())
 
 
-def test_two_models_of_one_seed_see_the_same_pictures_in_the_sameorder_of(tiny_run):
+def test_two_models_of_one_seed_see_the_same_images_in_the_sameorder_of(tiny_run):
     from saccade.data.images import Source
     from saccade.training.batches import order_of
 
@@ -91,7 +91,7 @@ def test_a_run_that_blows_up_is_marked_diverged(tiny_run):
 
 @model(family="other")
 def noisy(classes=10, *, p=0.5):
-    """Test-only: a net with dropout."""
+    """Test-only: a model with dropout."""
     return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Dropout(p), torch.nn.Linear(3072, classes))
 
 

@@ -59,7 +59,7 @@ def model(
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function (classes, *, ...) -> nn.Module under its own name.
 
-    `lockstep`: several such nets may be trained step by step together; the module then has a method `together`.
+    `lockstep`: several such models may be trained step by step together; the module then has a method `together`.
     """
     return _register("model")
 

@@ -124,7 +124,7 @@ NotNegative = Annotated[float, Range(at_least=0)]
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a model is trained. The budget is `images`: sample presentations, the same for every arm."""
+    """How a model is trained. The budget is `images`: images seen, the same for every arm."""
 
     images: Annotated[int, Range(at_least=1, at_most=10**12)]
     batch: Annotated[int, Range(at_least=1, at_most=10**6)] = 16
@@ -263,7 +263,7 @@ class Row:
 
     @staticmethod
     def mean(metric: str, each: Any, **at: Any) -> Row:
-        """A row from per-image outcomes (a numpy or torch array, one entry an image)."""
+        """A row from per-image outcomes (a numpy or torch array, one entry per image)."""
         return Row(metric, float(each.mean(dtype=float)), int(each.size), Settings(at), each)
 
 

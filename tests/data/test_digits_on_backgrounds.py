@@ -1,4 +1,4 @@
-"""The construction of sheet and thesis: who meets which picture, and what the transforms leave alone."""
+"""The construction of sheet and thesis: who meets which image, and what the transforms leave alone."""
 
 import dataclasses
 
@@ -30,7 +30,7 @@ def test_backgrounds_are_disjoint_between_classes_and_from_ood(x):
     assert len(set.union(*sets)) == 10 * x
     for d in range(10):
         assert set(known.which[known.y == d].tolist()) <= sets[d]
-    # Another split altogether: no OOD picture is a training picture.
+    # Another split altogether: no OOD image is a training image.
     pictures = tensors("procedural_textures", "train")[0]
     training = {bytes(p) for p in pictures[torch.tensor(sorted(set.union(*sets)))].numpy()}
     shown = {bytes(p) for p in ood.scenes[ood.which[:300]].numpy()}
@@ -51,12 +51,12 @@ def test_ood_background_says_nothing_of_the_digit():
     assert min(shares) > 100
 
 
-def test_random_pairing_lets_any_digit_meet_any_picture():
+def test_random_pairing_lets_any_digit_meet_any_image():
     train = make("train", pairing="random", backgrounds=1)
     assert len(set(train.which[train.y == 3].tolist())) > 500
 
 
-def test_same_seed_same_pictures_and_another_seed_other_ones():
+def test_same_seed_same_images_and_another_seed_other_ones():
     index = torch.arange(10)
     a, b, c = make("train").batch(index), make("train").batch(index), make("train", seed=1).batch(index)
     assert torch.equal(a, b) and not torch.equal(a, c)
@@ -72,7 +72,7 @@ def test_composition_by_hand():
 
 
 @pytest.mark.parametrize(("name", "neutral"), [("translation", 0), ("rotation", 0), ("scale", 1)])
-def test_the_neutral_severity_is_the_plain_picture_bit_for_bit(name, neutral):
+def test_the_neutral_severity_is_the_plain_image_bit_for_bit(name, neutral):
     images = make("ood").head(20)
     index = torch.arange(20)
     (same,) = transformed(images, name, neutral, seed=0)
@@ -159,7 +159,7 @@ def test_the_kernel_pastes_the_same_bits(assign):
 
 
 @pytest.mark.parametrize("index", [[0, 10**6], [-1, 0]])
-def test_a_picture_that_is_not_there_is_refused(index):
+def test_an_image_that_is_not_there_is_refused(index):
     with pytest.raises(IndexError):
         make("train").batch(torch.tensor(index))
     broken = dataclasses.replace(make("train"), which=torch.full((len(make("train")),), 10**6))

@@ -42,8 +42,8 @@ def test_imagenette_reads_class_folders(folder):
         ({"folder": "nowhere"}, "unpack Imagenette there"),
         ({"size": 2}, "size of imagenette must be"),
         ({"crop": 0.0}, "crop of imagenette must be"),
-        ({"hold_out": 99}, "must leave pictures"),
-        ({"p": 99}, "must leave pictures"),
+        ({"hold_out": 99}, "must leave images"),
+        ({"p": 99}, "must leave images"),
         ({"augment": "blur"}, "augment of imagenette must be one of"),
     ],
 )
@@ -52,9 +52,9 @@ def test_imagenette_refuses_in_a_sentence(folder, change, says):
         imagenette("train", **{"seed": 0, "size": 16, "hold_out": 3, "folder": folder, **change})
 
 
-def test_a_broken_picture_gets_a_sentence(folder, tmp_path):
+def test_a_broken_image_gets_a_sentence(folder, tmp_path):
     for label in ("a", "b"):
         (tmp_path / "train" / label).mkdir(parents=True)
-        (tmp_path / "train" / label / "0.jpg").write_bytes(b"no picture")
-    with pytest.raises(SaccadeError, match="cannot be read as a picture"):
+        (tmp_path / "train" / label / "0.jpg").write_bytes(b"no image")
+    with pytest.raises(SaccadeError, match="cannot be read as an image"):
         imagenette("train", seed=0, folder=str(tmp_path))

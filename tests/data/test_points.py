@@ -85,7 +85,7 @@ def test_grey_sets_have_one_channel_of_32_pixels_and_stay_uint8():
 
 
 @pytest.mark.parametrize("of", ["procedural_digits", "procedural_textures"])
-def test_standardised_pictures_have_mean_zero_and_deviation_one(of):
+def test_standardised_images_have_mean_zero_and_deviation_one(of):
     images = points("train", seed=0, of=of, p=5000)
     x = images.batch(torch.arange(5000))
     z = (x - torch.tensor(images.mean)[:, None, None]) / torch.tensor(images.std)[:, None, None]

@@ -9,7 +9,7 @@ MAKERS = {"digits": (procedural.digits, (28, 28)), "textures": (procedural.textu
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_same_seed_same_pictures(name):
+def test_same_seed_same_images(name):
     make, shape = MAKERS[name]
     x, y = make(60, 3)
     again, labels = make(60, 3)
@@ -23,7 +23,7 @@ def test_same_seed_same_pictures(name):
 
 @pytest.mark.parametrize("name", MAKERS)
 @pytest.mark.parametrize("n", [0, 1, 57, 200])
-def test_classes_are_balanced_and_pictures_differ(name, n):
+def test_classes_are_balanced_and_images_differ(name, n):
     make, _ = MAKERS[name]
     x, y = make(n, 0)
     counts = np.bincount(y, minlength=10)
@@ -37,7 +37,7 @@ def test_labels_come_in_mixed_order():
     assert len(set(y[:10].tolist())) < 10 or (y[:20].reshape(2, 10).argsort(1) != np.arange(10)).any()
 
 
-def test_digits_are_strokes_of_ink_inside_the_picture():
+def test_digits_are_strokes_of_ink_inside_the_image():
     x, _ = procedural.digits(1000, 0)
     ink = (x > 127).mean((1, 2))
     assert ink.min() > 0.03

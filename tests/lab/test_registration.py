@@ -49,7 +49,7 @@ def test_what_is_claimed_before_the_first_run_is_registered_as_such(tmp_path):
     assert any("60% of the way" in sentence for sentence in kept["requires"])
 
 
-def test_a_threshold_moved_after_runs_is_told_with_their_number(tmp_path):
+def test_a_threshold_moved_after_runs_is_reported_with_their_number(tmp_path):
     registration.review(a_study(), tmp_path, Table(), 0)
     registration.review(a_study(), tmp_path, rows(1.0, 2.0), 2)
     told = registration.review(a_study(margin=0.05), tmp_path, rows(1.0, 2.0), 2)["T"]
@@ -69,7 +69,7 @@ def test_a_rewritten_test_with_the_same_answer_is_no_change_and_one_with_another
     assert registration.review(a_study(other_test), tmp_path, seen, 3)["T"].startswith("changed after 3 runs")
 
 
-def test_runs_before_the_registration_are_told(tmp_path):
+def test_runs_before_the_registration_are_reported(tmp_path):
     assert registration.review(a_study(), tmp_path, rows(1.0, 2.0), 2)["T"].startswith("registered after 2 runs")
 
 

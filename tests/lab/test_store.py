@@ -252,6 +252,15 @@ def test_merge_brings_new_measurements_of_a_run_that_is_here(tmp_path):
     assert a.rows(key, other) is not None
 
 
+def test_merge_names_a_run_that_is_damaged_here_and_leaves_it_alone(tmp_path):
+    a, b = Lab(tmp_path / "a").open(), Lab(tmp_path / "b").open()
+    key = finished(a)
+    finished(b)
+    (a.folder(key) / "weights.safetensors").write_bytes(b"other")
+    told = a.merge(b)
+    assert told["damaged here"] == [key] and told["already here"] == []
+
+
 def test_an_unwritable_or_full_place_is_one_sentence(tmp_path, monkeypatch):
     blocked = tmp_path / "file"
     blocked.write_text("")

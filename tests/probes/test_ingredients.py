@@ -88,7 +88,7 @@ def test_an_embedding_of_a_usual_name_is_found():
     assert name == "pos_embed.weight" and code.shape[axis] == 4
 
 
-def test_a_model_without_codes_is_told_how_to_name_them():
+def test_a_model_without_codes_says_how_to_name_them():
     with pytest.raises(SaccadeError, match="position_codes ="):
         use(nn.Sequential(nn.Flatten(), nn.LazyLinear(10)), "positions")
 

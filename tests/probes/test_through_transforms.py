@@ -8,7 +8,7 @@ from saccade.spec import Settings
 from saccade.subjects.subject import Subject
 
 
-def test_through_transforms_shows_the_same_pictures_moved():
+def test_through_transforms_shows_the_same_images_moved():
     class Corner(torch.nn.Module):  # right when the left column is bright: sees shifts and mirrors, nothing else
         def forward(self, x):
             return torch.stack([x[:, 0, :, 0].mean(-1), x[:, 0, :, -1].mean(-1)] + [x[:, 0, 0, 0] - 9] * 8, 1)

@@ -231,5 +231,5 @@ def test_near_counts_what_the_grid_does_not_tell():
     assert math.isinf(never.estimate.high)
     open_end = near([1, 2, 4], [[0.5, 0.4, 0.3]] * 5, 6)
     assert open_end.p > 0.5 and open_end.p_against > 0.5
-    least = near([1, 2, 4], [[0.0, 0.0, 0.0]] * 5, 2)  # one channel is the smallest net there is: a factor 2
+    least = near([1, 2, 4], [[0.0, 0.0, 0.0]] * 5, 2)  # one channel is the smallest model there is: a factor 2
     assert least.p < 1e-6

@@ -440,7 +440,7 @@ GOOD = [[0.5, 0.4, 0.3, 0.2]]
         ([1, 2, 4, 8], [*GOOD, [0.5, math.nan, 0.3, 0.2]], "the error in row 1 at size 2 is nan"),
         ([1, 2, 4, 8], [0.5, 0.4, 0.3, 0.2], r"shape \(seeds, 4\), not \(4,\)"),
         ([1, 2, 4, 8], [[0.5, 0.4, 0.3]], r"not \(1, 3\)"),
-        ([1, 2, 4, 8], [], "one row a seed"),
+        ([1, 2, 4, 8], [], "one row per seed"),
         ([1, 2, 4, 8], [[0.5, 0.4, 0.3, 0.2], [0.5]], "needs numbers"),
         ([1, 4, 2, 8], GOOD, "increasing"),
         ([0, 2, 4, 8], GOOD, "positive"),

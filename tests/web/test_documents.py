@@ -183,7 +183,7 @@ def test_a_value_that_all_share_is_written_once():
     assert columns([{"run": "a", "x": 3}, {"run": "b", "x": 3}])["columns"] == {"x": {"all": 3}}
 
 
-def test_metrics_are_told_apart_by_their_conditions(explorer):
+def test_metrics_are_separated_by_their_conditions(explorer):
     known = explorer.catalogue.measures()
     assert {"accuracy@split", "accuracy@severity+transform", "parameters"} <= set(known)
     assert known["accuracy@split"]["at"]["split"] == ["id", "ood"]

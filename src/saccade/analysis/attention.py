@@ -5,7 +5,7 @@
     seen.last, seen.rollout       # (8, 8) arrays that sum to one
     seen.entropy                  # of each layer and head, in nats
 
-Works for any model with `.attention(x)`: a list, one entry a layer, of probabilities (n, heads, queries, keys) whose
+Works for any model with `.attention(x)`: a list, one entry per layer, of probabilities (n, heads, queries, keys) whose
 token 0 is the class token and whose other tokens are a square grid of patches.
 """
 
@@ -24,12 +24,12 @@ from torch.nn import functional as F
 from saccade.spec import SaccadeError
 from saccade.subjects.subject import evaluating, standardise
 
-CHUNK = 128  # pictures at once; all maps of a chunk are held
+CHUNK = 128  # images at once; all maps of a chunk are held
 
 
 @dataclass(frozen=True)
 class Maps:
-    """Maps of n pictures; those of a layer are (n, heads, side, side) and sum to one over the patches.
+    """Maps of n images; those of a layer are (n, heads, side, side) and sum to one over the patches.
 
     What the class token keeps for itself is left out of them, and told by `kept` (n, heads) for each layer.
     """
@@ -54,7 +54,7 @@ class Maps:
 
 @dataclass(frozen=True)
 class Look:
-    """One picture's maps as arrays: `layers[l][h]`, `last` (head mean) and `rollout` are (side, side)."""
+    """One image's maps as arrays: `layers[l][h]`, `last` (head mean) and `rollout` are (side, side)."""
 
     image: np.ndarray  # (c, 32, 32), float in [0, 1], as the model saw it
     layers: tuple[np.ndarray, ...]
@@ -64,14 +64,14 @@ class Look:
 
 
 def maps(model: nn.Module, x: Tensor) -> Maps:
-    """Maps of standardised pictures x (n, c, h, w)."""
+    """Maps of standardised images x (n, c, h, w)."""
     ask = getattr(model, "attention", None)
     if not callable(ask):
         raise SaccadeError(
             f"{type(model).__name__} has no attention maps; they need a model with .attention(x), such as basic_vit."
         )
     if not len(x):
-        raise SaccadeError("attention maps need at least one picture.")
+        raise SaccadeError("attention maps need at least one image.")
     with evaluating(model), torch.no_grad():
         parts = [_of(ask(x[i : i + CHUNK])) for i in range(0, len(x), CHUNK)]
     whole = parts[0]
@@ -119,7 +119,7 @@ def effective_patches(grid: Tensor) -> Tensor:
 
 
 def ink_mask(x: Tensor, side: int) -> Tensor:
-    """The share of each patch that is ink, (n, side, side): pixels above one half of grey pictures in [0, 1]."""
+    """The share of each patch that is ink, (n, side, side): pixels above one half of grey images in [0, 1]."""
     return F.adaptive_avg_pool2d((x.mean(1, keepdim=True) > 0.5).float(), side)[:, 0]
 
 
@@ -129,7 +129,7 @@ def share(grid: Tensor, mask: Tensor) -> Tensor:
 
 
 def centre(side: int) -> Tensor:
-    """A mask of the middle quarter of the picture."""
+    """A mask of the middle quarter of the image."""
     mask = torch.zeros(side, side)
     mask[side // 4 : side - side // 4, side // 4 : side - side // 4] = 1
     return mask
@@ -143,7 +143,7 @@ def look(
     std: tuple[float, ...] = (),
     channels: int = 0,
 ) -> Look:
-    """Where the model looks in one picture: a file, or an array (h, w), (h, w, 3), (c, h, w), uint8 or in [0, 1].
+    """Where the model looks in one image: a file, or an array (h, w), (h, w, 3), (c, h, w), uint8 or in [0, 1].
 
     It is made 32 x 32, with as many channels as `channels` or `mean` says (default: its own), and standardised by
     mean and std.
@@ -161,7 +161,7 @@ def look(
 
 
 def read(image: str | Path | np.ndarray | Tensor, channels: int = 0, size: int = 32) -> Tensor:
-    """A picture as (1, c, size, size), float in [0, 1]."""
+    """An image as (1, c, size, size), float in [0, 1]."""
     x = open_image(image)[None]
     if channels == 1 and x.shape[1] == 3:
         x = x.mean(1, keepdim=True)
@@ -173,17 +173,17 @@ def read(image: str | Path | np.ndarray | Tensor, channels: int = 0, size: int =
 
 
 def open_image(image: str | Path | np.ndarray | Tensor) -> Tensor:
-    """A picture as (c, h, w), float in [0, 1], one or three channels: from a file or an array."""
+    """An image as (c, h, w), float in [0, 1], one or three channels: from a file or an array."""
     array = _open(Path(image)) if isinstance(image, (str, Path)) else np.asarray(image)
     if array.ndim == 2:
         array = array[:, :, None]
     if array.ndim == 3 and array.shape[0] in (1, 3) and array.shape[2] not in (1, 3):
         array = array.transpose(1, 2, 0)
     if array.ndim != 3 or array.shape[2] not in (1, 3) or 0 in array.shape:
-        raise SaccadeError(f"a picture must be (h, w), (h, w, 3) or (c, h, w), not {array.shape}.")
+        raise SaccadeError(f"an image must be (h, w), (h, w, 3) or (c, h, w), not {array.shape}.")
     values = torch.from_numpy(array.copy()).float() / (255 if array.dtype == np.uint8 else 1)
     if not bool(((values >= 0) & (values <= 1)).all()):
-        raise SaccadeError("a picture must be uint8, or float in [0, 1].")
+        raise SaccadeError("an image must be uint8, or float in [0, 1].")
     return values.permute(2, 0, 1)
 
 
@@ -191,9 +191,9 @@ def _open(path: Path) -> Any:
     from PIL import Image, UnidentifiedImageError
 
     try:
-        with Image.open(path) as picture:
-            return np.asarray(picture.convert("L" if picture.mode in ("1", "L", "I;16") else "RGB"))
+        with Image.open(path) as opened:
+            return np.asarray(opened.convert("L" if opened.mode in ("1", "L", "I;16") else "RGB"))
     except FileNotFoundError:
-        raise SaccadeError(f"no picture {path}; give the path of an image file.") from None
+        raise SaccadeError(f"no image {path}; give the path of an image file.") from None
     except (UnidentifiedImageError, OSError) as error:
-        raise SaccadeError(f"{path} cannot be read as a picture: {error}.") from None
+        raise SaccadeError(f"{path} cannot be read as an image: {error}.") from None

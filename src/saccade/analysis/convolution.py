@@ -4,7 +4,7 @@
     conv, distance = saccade.analysis.convolution.nearest_convolution(attention)
 
 One head a kernel entry: its Gaussian stands on that entry's shift, so narrow that all its mass is there, and its value
-map is that slice of the kernel. Outside the picture the nearest pixel inside wins, which is replicate padding; for zero
+map is that slice of the kernel. Outside the image the nearest pixel inside wins, which is replicate padding; for zero
 padding the grid is extended by zeros. Gaussians separate, so a head is one small matrix for rows and one for columns.
 """
 
@@ -72,13 +72,13 @@ class ShiftAttention(nn.Module):
         return x
 
     def factors(self, h: int, w: int) -> tuple[Tensor, Tensor]:
-        """(heads, queries, keys) over rows and over columns, for pictures of h x w."""
+        """(heads, queries, keys) over rows and over columns, for images of h x w."""
         out = []
         for axis, size in enumerate((h, w)):
             reach, (before, after) = self.dilation[axis] * (self.kernel[axis] - 1), self.padding[axis]
             count = (size + before + after - reach - 1) // self.stride[axis] + 1
             if count < 1:
-                raise SaccadeError(f"a picture of {h}x{w} is smaller than the kernel; give a larger one.")
+                raise SaccadeError(f"an image of {h}x{w} is smaller than the kernel; give a larger one.")
             zeros = self.padding_mode == "zeros"
             keys = torch.arange(size + before + after if zeros else size, device=self.centre.device)
             queries = torch.arange(count, device=keys.device) * self.stride[axis]
@@ -152,7 +152,7 @@ def to_attention(conv: nn.Conv2d, *, alpha: float | None = None) -> ShiftAttenti
 def nearest_convolution(attention: nn.Module, size: int | None = None) -> tuple[nn.Conv2d, float]:
     """The convolution nearest to attention by position, and how far it is.
 
-    Away from the border such a layer is a convolution with a kernel as large as the picture: the sum over heads of
+    Away from the border such a layer is a convolution with a kernel as large as the image: the sum over heads of
     probability of a shift times value map. Its part on size x size shifts is the nearest kernel of that size for
     inputs without correlation; the distance is the norm of the rest over the norm of the whole, from 0 to 1. The size
     is the root of the number of heads if not given (of ShiftAttention: its kernel, with stride and dilation).

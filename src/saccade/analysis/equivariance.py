@@ -1,13 +1,13 @@
-"""Does a layer's map move with the picture? Shifts, turns, mirrors, scale and permutations, for any torch module.
+"""Does a layer's map move with the image? Shifts, turns, mirrors, scale and permutations, for any torch module.
 
     import saccade
     found = saccade.analysis.equivariance.measure(model, x, moves=[Move("shift", 1), Move("rotate", 90)])
     found.at(layer="blocks.0", scope="alone")
 
-A layer is asked in two ways: as part of the network ("network": the picture is moved) and on its own ("alone": its own
+A layer is asked in two ways: as part of the network ("network": the image is moved) and on its own ("alone": its own
 input is moved). Its map after the move is compared with the moved map, and with the map as it was (invariance).
 
-An error of 0 is no difference; 1 is the distance between the maps of two different pictures. The verdict is yes up to
+An error of 0 is no difference; 1 is the distance between the maps of two different images. The verdict is yes up to
 rounding, approximately up to 0.1, else no. The Lie error is the same for an infinitely small move, per pixel, per 10
 degrees or per 10 % of size: the local error of Gruver et al. 2023, by central differences in float64.
 """
@@ -30,8 +30,8 @@ from saccade.spec import SaccadeError, suggest
 KINDS = ("shift", "padded_shift", "rotate", "flip", "flip_down", "scale", "permute")
 LIE = {"shift": 1.0, "rotate": math.pi / 18, "scale": 0.1}  # generators, and the unit of each
 SCOPES = ("network", "alone")
-EXACT = {torch.float64: 1e-9, torch.float32: 1e-4}  # rounding of a deep net in this precision
-CLOSE = 0.1  # up to here a map moves approximately with the picture
+EXACT = {torch.float64: 1e-9, torch.float32: 1e-4}  # rounding of a deep model in this precision
+CLOSE = 0.1  # up to here a map moves approximately with the image
 STEP = 1e-4  # of the finite difference; in float64 rounding then adds 1e-12
 MOST_PREFIX = 8  # class, distillation and register tokens before the grid
 STILL = (nn.Identity, nn.Dropout, nn.Softmax)  # these do nothing to positions, or give attention maps
@@ -97,10 +97,10 @@ def measure(
 ) -> Report:
     """Ask every layer whose name matches one of `layers` (* and ? allowed; empty: all), and the output.
 
-    x: standardised pictures (n, c, h, w), at least two different ones. The model itself is not touched.
+    x: standardised images (n, c, h, w), at least two different ones. The model itself is not touched.
     """
     if x.ndim != 4 or len(x) < 2:
-        raise SaccadeError(f"equivariance needs at least two pictures (n, c, h, w), not {tuple(x.shape)}.")
+        raise SaccadeError(f"equivariance needs at least two images (n, c, h, w), not {tuple(x.shape)}.")
     for name, given, known in (
         ("scope", scopes, SCOPES),
         ("generator", lie, LIE),
@@ -110,20 +110,20 @@ def measure(
             if word not in known:
                 raise SaccadeError(suggest(name, word, known))
     dtype: torch.dtype = getattr(torch, precision)
-    net = copy.deepcopy(model).to(dtype).eval()
-    if getattr(net, "dense", None) is False:  # a net that only computes what its readout needs is asked for everything
-        cast(Any, net).dense = True
-    for module in net.modules():  # what a layer got and gave must not be written over by the next one
+    network = copy.deepcopy(model).to(dtype).eval()
+    if getattr(network, "dense", None) is False:  # it computes only what its readout needs; ask for everything
+        cast(Any, network).dense = True
+    for module in network.modules():  # what a layer got and gave must not be written over by the next one
         if getattr(module, "inplace", None) is True:
             cast(Any, module).inplace = False
     x = x.to(dtype)
-    watched = dict(_watched(net, layers))
+    watched = dict(_watched(network, layers))
     with torch.no_grad():
-        before, skipped = _read(watched, net, x)
+        before, skipped = _read(watched, network, x)
         found: list[Finding] = []
         for move in moves:
             if "network" in scopes and move.kind != "permute":
-                after, _ = _read(watched, net, move_grid(move, x, (1.0, 1.0))[0])
+                after, _ = _read(watched, network, move_grid(move, x, (1.0, 1.0))[0])
                 for name, layer in before.items():
                     if name in after:
                         found += _compare(move, "network", layer, layer.out, after[name].out, x.shape[-2:])
@@ -131,7 +131,7 @@ def measure(
                 for layer in before.values():
                     found += _alone(move, layer, skipped)
         for kind in lie:
-            found += _lie(kind, net, watched, x, before)
+            found += _lie(kind, network, watched, x, before)
     return Report(tuple(found), skipped)
 
 
@@ -169,7 +169,7 @@ def move_grid(move: Move, grid: Tensor, stride: tuple[float, float]) -> tuple[Te
     if move.kind == "rotate" and move.amount % 90 == 0 and (h == w or move.amount % 180 == 0):
         return torch.rot90(grid, int(move.amount // 90), (-2, -1)), None
     if move.kind == "rotate" and h != w:
-        raise SaccadeError(f"only a square picture can be turned by {move.amount:g} degrees, not {h}x{w}.")
+        raise SaccadeError(f"only a square image can be turned by {move.amount:g} degrees, not {h}x{w}.")
     size = torch.full((len(grid),), float(move.amount), dtype=grid.dtype, device=grid.device)
     maps = pixels.rotation(size) if move.kind == "rotate" else pixels.scaling(size)
     held = pixels.warp(torch.ones_like(grid[:1, :1]), maps[:1])[0, 0] > 1 - 1e-9
@@ -249,7 +249,7 @@ class Layer:
 
 
 def read_grid(t: Any, sides: Sides) -> Grid | None:
-    """A tensor as a map of a picture with these sides; None if it is none."""
+    """A tensor as a map of an image with these sides; None if it is none."""
     if not isinstance(t, Tensor) or not t.is_floating_point() or t.ndim not in (3, 4):
         return None
     height, width = sides
@@ -267,15 +267,15 @@ def read_grid(t: Any, sides: Sides) -> Grid | None:
     return None
 
 
-def _watched(net: nn.Module, layers: Sequence[str]) -> Iterator[tuple[str, nn.Module]]:
-    for name, module in net.named_modules():
+def _watched(network: nn.Module, layers: Sequence[str]) -> Iterator[tuple[str, nn.Module]]:
+    for name, module in network.named_modules():
         wanted = not layers or any(fnmatch.fnmatchcase(name, pattern) for pattern in layers)
         if name and wanted and not isinstance(module, STILL):
             yield name, module
-    yield "output", net
+    yield "output", network
 
 
-def _read(watched: Mapping[str, nn.Module], net: nn.Module, x: Tensor) -> tuple[dict[str, Layer], dict[str, str]]:
+def _read(watched: Mapping[str, nn.Module], network: nn.Module, x: Tensor) -> tuple[dict[str, Layer], dict[str, str]]:
     """Every watched layer in one forward pass; a module called again gets #2, #3, ... after its name."""
     found: dict[str, Layer] = {}
     skipped: dict[str, str] = {}
@@ -296,7 +296,7 @@ def _read(watched: Mapping[str, nn.Module], net: nn.Module, x: Tensor) -> tuple[
             ):
                 grid = out.flatten(1)
             if grid is None:
-                skipped[called] = f"its output {_shape(out)} is no map of the picture"
+                skipped[called] = f"its output {_shape(out)} is no map of the image"
                 return
             alone = len(args) == 1 and not kwargs and isinstance(args[0], Tensor)
             given = read_grid(args[0].clone(), sides) if alone else None
@@ -306,7 +306,7 @@ def _read(watched: Mapping[str, nn.Module], net: nn.Module, x: Tensor) -> tuple[
 
     handles = [module.register_forward_hook(hook(name), with_kwargs=True) for name, module in watched.items()]
     try:
-        net(x)
+        network(x)
     finally:
         for handle in handles:
             handle.remove()
@@ -395,13 +395,13 @@ def _regions(h: int, w: int, held: Tensor | None) -> Iterator[tuple[str, Tensor]
 
 
 def _judged(blank: Finding, difference: Tensor, maps: Tensor) -> Finding:
-    """Relative to the distance between different pictures' maps; all sums in float64."""
+    """Relative to the distance between different images' maps; all sums in float64."""
     exact = EXACT[torch.float64 if difference.dtype == torch.float64 else torch.float32]
     maps, difference = maps.double(), difference.double()
     spread = (2 * maps.var(0)).mean().sqrt()
     size = maps.square().mean().sqrt()
     own = difference.square().mean().sqrt()
-    # A layer that gives every picture the same map has no spread; then its own size is the measure.
+    # A layer that gives every image the same map has no spread; then its own size is the measure.
     unit = float(spread) if spread > 1e-12 * size else float(size)
     error = float(own) / unit if unit > 0 else (math.inf if own > 0 else 0.0)
     verdict = "yes" if error <= exact else "approximately" if error <= CLOSE else "no"
@@ -409,10 +409,10 @@ def _judged(blank: Finding, difference: Tensor, maps: Tensor) -> Finding:
 
 
 def _lie(
-    kind: str, net: nn.Module, watched: Mapping[str, nn.Module], x: Tensor, before: Mapping[str, Layer]
+    kind: str, network: nn.Module, watched: Mapping[str, nn.Module], x: Tensor, before: Mapping[str, Layer]
 ) -> Iterator[Finding]:
     direction = generator(kind, x, (1.0, 1.0))
-    ahead, behind = (_read(watched, net, x + sign * STEP * direction)[0] for sign in (1, -1))
+    ahead, behind = (_read(watched, network, x + sign * STEP * direction)[0] for sign in (1, -1))
     for name, layer in before.items():
         if name not in ahead or name not in behind:
             continue

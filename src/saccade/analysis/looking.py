@@ -111,9 +111,9 @@ class Attention:
             f"<td>{' '.join(f'{e:.2f}' for e in self.entropy(i))}</td></tr>"
             for i, one in enumerate(self.layers)
         )
-        picture = base64.b64encode(self._repr_png_()).decode()
+        image = base64.b64encode(self._repr_png_()).decode()
         return (
-            f'<img style="max-width:100%" alt="attention by layer and head" src="data:image/png;base64,{picture}">'
+            f'<img style="max-width:100%" alt="attention by layer and head" src="data:image/png;base64,{image}">'
             "<table><tr><th>layer</th><th>module</th><th>heads</th><th>grid of keys</th><th>entropy by head</th></tr>"
             f"{lines}</table>"
         )
@@ -162,7 +162,7 @@ def attention(
     if not seen.layers:
         raise SaccadeError(
             f"{facts.name} has no attention: no layer of it weighs places by numbers that sum to one (a convolution "
-            "net has none; a layer can speak for itself with a method probabilities(x))."
+            "model has none; a layer can speak for itself with a method probabilities(x))."
         )
     return Attention(ready[0].numpy(), seen.layers, facts, int(subject.logits(ready).argmax()))
 

@@ -196,12 +196,12 @@ def train(
 
 @command()
 def probe(
-    scores: Annotated[str, arg(metavar="FILE", help="a row a picture, a column a class")],
-    labels: Annotated[str, arg(metavar="FILE", help="numbers of classes, or a column a class of 0 and 1")],
+    scores: Annotated[str, arg(metavar="FILE", help="one row per image, one column per class")],
+    labels: Annotated[str, arg(metavar="FILE", help="numbers of classes, or one column of 0 and 1 per class")],
     probe: Annotated[
         tuple[str, ...], arg(metavar="NAME ...", help="accuracy, top_k_matching; default: what fits the labels")
     ] = (),
-    k: Annotated[int, arg(metavar="N", help="answers that count; default as many as a picture has classes")] = 0,
+    k: Annotated[int, arg(metavar="N", help="answers that count; default as many as an image has classes")] = 0,
     json: Json = False,
 ) -> None:
     """Measure a model from elsewhere by its scores: text files, comma or space separated."""

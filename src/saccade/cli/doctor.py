@@ -45,7 +45,7 @@ def examine(lab: str) -> list[Line]:
             "kernels",
             not why,
             why or "C kernels built and loaded",
-            "install a C compiler (gcc or clang): small nets are about twice as fast" if why else "",
+            "install a C compiler (gcc or clang): small models are about twice as fast" if why else "",
         )
     )
     for name in sources.known():

@@ -10,7 +10,7 @@ Json = Annotated[bool, arg(help="print one JSON document and nothing else on sta
 LabDir = Annotated[str, arg(metavar="DIR", help="the lab folder; made if it is not there")]
 Set = Annotated[tuple[str, ...], arg(metavar="NAME=VALUE ...", help="set arguments or open choices by name")]
 Device = Annotated[str, arg(metavar="NAME", help="auto, cpu, cuda, cuda:0 or mps")]
-Jobs = Annotated[int | None, arg(metavar="N", help="worker processes; default one a core, or one a GPU")]
+Jobs = Annotated[int | None, arg(metavar="N", help="worker processes; default one per core, or one per GPU")]
 Plugin = Annotated[tuple[str, ...], arg(metavar="FILE ...", help="Python files that register models, data or probes")]
 Retry = Annotated[bool, arg(help="try again what failed earlier: runs, and probes of finished runs")]
 RedoDamaged = Annotated[bool, arg(help="set runs with damaged files aside and do them again")]

@@ -1,6 +1,6 @@
-"""What the report did to its probe pictures: the AutoAugment policy for CIFAR-10, and storage as JPEG.
+"""What the report did to its probe images: the AutoAugment policy for CIFAR-10, and storage as JPEG.
 
-The policy is Table 7 of Cubuk et al. 2019: one of 25 pairs of operations a picture, each done with its probability at
+The policy is Table 7 of Cubuk et al. 2019: one of 25 pairs of operations per image, each done with its probability at
 its strength from 0 to 9, in a random direction where there are two.
 """
 
@@ -48,13 +48,13 @@ POLICY: tuple[tuple[Step, Step], ...] = (
 
 
 def autoaugmented(x: Tensor, generator: torch.Generator) -> Tensor:
-    """x: (n, c, h, w) uint8, each picture by a pair of operations of its own."""
+    """x: (n, c, h, w) uint8, each image by a pair of operations of its own."""
     drawn = torch.rand(len(x), 5, generator=generator).tolist()
-    return torch.stack([_one(picture, *numbers) for picture, numbers in zip(x, drawn, strict=True)]) if len(x) else x
+    return torch.stack([_one(tensor, *numbers) for tensor, numbers in zip(x, drawn, strict=True)]) if len(x) else x
 
 
-def _one(picture: Tensor, pair: float, first: float, second: float, sign1: float, sign2: float) -> Tensor:
-    image = as_image(picture)
+def _one(tensor: Tensor, pair: float, first: float, second: float, sign1: float, sign2: float) -> Tensor:
+    image = as_image(tensor)
     for (name, chance, strength), u, sign in zip(
         POLICY[int(pair * len(POLICY))], (first, second), (sign1, sign2), strict=True
     ):
@@ -101,18 +101,18 @@ def jpeg(x: Tensor) -> Tensor:
     import PIL.Image
 
     out = []
-    for picture in x:
+    for tensor in x:
         written = io.BytesIO()
-        as_image(picture).save(written, "JPEG")
+        as_image(tensor).save(written, "JPEG")
         out.append(as_tensor(PIL.Image.open(written)))
     return torch.stack(out) if out else x
 
 
-def as_image(picture: Tensor) -> Image:
+def as_image(tensor: Tensor) -> Image:
     """(c, h, w) uint8 with one or three channels as a PIL image."""
     import PIL.Image
 
-    return PIL.Image.fromarray(picture[0].numpy() if len(picture) == 1 else picture.permute(1, 2, 0).numpy())
+    return PIL.Image.fromarray(tensor[0].numpy() if len(tensor) == 1 else tensor.permute(1, 2, 0).numpy())
 
 
 def as_tensor(image: Image) -> Tensor:

@@ -1,4 +1,4 @@
-"""Large pictures to paste things on: drawn here, fetched, or those of a folder."""
+"""Large images to paste things on: drawn here, fetched, or those of a folder."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ SIDE = 512
 VARIANTS = 4
 KINDS = ("clouds", "slope", "stripes", "marble", "grain")
 ENDINGS = (".png", ".jpg", ".jpeg")
-MOST = 1600  # pixels on a side of a fetched picture; whole, the twenty would take 350 MB in every process
+MOST = 1600  # pixels on a side of a fetched image; whole, the twenty would take 350 MB in every process
 
 
 @dataclass(frozen=True)
 class Backdrops:
-    """Pictures (3, h, w) uint8 of any sizes, with their names."""
+    """Images (3, h, w) uint8 of any sizes, with their names."""
 
     names: tuple[str, ...]
-    pictures: tuple[Tensor, ...]
+    images: tuple[Tensor, ...]
 
 
 def backdrops(name: str, need: int) -> Backdrops:
-    """The pictures of a name, or of a folder; each at least `need` pixels wide and high."""
+    """The images of a name, or of a folder; each at least `need` pixels wide and high."""
     if name == DRAWN:
         found = textures(max(SIDE, need))
     elif name == photographs.NAME:
@@ -40,14 +40,14 @@ def backdrops(name: str, need: int) -> Backdrops:
     elif Path(name).expanduser().is_dir():
         found = folder(Path(name).expanduser())
     elif "/" in name or "\\" in name:
-        raise SaccadeError(f"there is no folder {name} with pictures to paste on; name one that has PNG or JPEG files.")
+        raise SaccadeError(f"there is no folder {name} with images to paste on; name one that has PNG or JPEG files.")
     else:
         known = (DRAWN, PLAIN, photographs.NAME)
-        raise SaccadeError(suggest("backdrop", name, known, "or the path of a folder with pictures"))
-    for label, picture in zip(found.names, found.pictures, strict=True):
-        if min(picture.shape[1:]) < need:
+        raise SaccadeError(suggest("backdrop", name, known, "or the path of a folder with images"))
+    for label, image in zip(found.names, found.images, strict=True):
+        if min(image.shape[1:]) < need:
             raise SaccadeError(
-                f"{label} has {picture.shape[2]}x{picture.shape[1]} pixels, fewer than the crop of "
+                f"{label} has {image.shape[2]}x{image.shape[1]} pixels, fewer than the crop of "
                 f"{need}x{need}; take it out of {name} or use a larger scale of the object."
             )
     return found
@@ -58,7 +58,7 @@ def folder(path: Path) -> Backdrops:
     """Every PNG and JPEG file of a folder, in the order of their names, decoded and kept."""
     files = sorted(f for f in path.iterdir() if f.suffix.lower() in ENDINGS)
     if not files:
-        raise SaccadeError(f"{path} has no PNG or JPEG file to paste on; name a folder with pictures.")
+        raise SaccadeError(f"{path} has no PNG or JPEG file to paste on; name a folder with images.")
     return Backdrops(tuple(f.name for f in files), tuple(map(read, files)))
 
 
@@ -77,13 +77,13 @@ def read(file: Path, most: int = 0) -> Tensor:
             upright = ImageOps.exif_transpose(image).convert("RGB")
             return as_tensor(upright.reduce(-(-max(upright.size) // most)) if most else upright)
     except Exception as error:  # a broken file raises nearly anything
-        raise SaccadeError(f"{file} cannot be read as a picture ({error}); repair it or take it out.") from error
+        raise SaccadeError(f"{file} cannot be read as an image ({error}); repair it or take it out.") from error
 
 
 @functools.lru_cache(maxsize=2)
 def textures(side: int = SIDE) -> Backdrops:
-    """Twenty drawn pictures, the same on every machine: noise in octaves, slopes, stripes, marble, grain."""
-    names, pictures = [], []
+    """Twenty drawn images, the same on every machine: noise in octaves, slopes, stripes, marble, grain."""
+    names, images = [], []
     for kind in KINDS:
         for variant in range(VARIANTS):
             draw = rng.stream(0, "backdrops", kind, variant)
@@ -92,13 +92,13 @@ def textures(side: int = SIDE) -> Backdrops:
                 low + (high - low) * torch.rand(3, 1, 1, generator=draw) for low, high in ((0, 120), (110, 255))
             )
             speckle = 4 * torch.randn(3, side, side, generator=draw)
-            pictures.append((dark * (1 - shade) + light * shade + speckle).clamp(0, 255).byte())
+            images.append((dark * (1 - shade) + light * shade + speckle).clamp(0, 255).byte())
             names.append(f"{kind} {variant + 1}")
-    return Backdrops(tuple(names), tuple(pictures))
+    return Backdrops(tuple(names), tuple(images))
 
 
 def _shade(kind: str, side: int, draw: torch.Generator) -> Tensor:
-    """(side, side), about in [0, 1]. Sizes are in pixels, so that a larger picture shows more, not larger things."""
+    """(side, side), about in [0, 1]. Sizes are in pixels, so that a larger image shows more, not larger things."""
     turn, phase, rate = (torch.rand(3, generator=draw) * torch.tensor([6.28, 6.28, 0.5])).tolist()
     y, x = torch.meshgrid(torch.arange(side), torch.arange(side), indexing="ij")
     along = x * torch.tensor(turn).cos() + y * torch.tensor(turn).sin()

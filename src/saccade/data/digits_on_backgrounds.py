@@ -1,4 +1,4 @@
-"""Digits pasted on pictures; each digit class meets only its own few pictures in training.  de Kruijff 2022, Sec. 3."""
+"""Digits pasted on images; each digit class meets only its own few images in training.  de Kruijff 2022, Sec. 3."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def digits_on_backgrounds(
 ) -> Pasted:
     """White digits on small photographs, `backgrounds` of them for each digit class.
 
-    Splits: `train`; `id`, unseen digits on the training pictures of their class; `ood`, unseen digits on
-    unseen pictures. pairing="random" lets any digit meet any training picture (the fully random mode).
-    Picture sets are disjoint between classes and nested in `backgrounds`, so that curves over it are paired.
+    Splits: `train`; `id`, unseen digits on the training images of their class; `ood`, unseen digits on
+    unseen images. pairing="random" lets any digit meet any training image (the fully random mode).
+    Image sets are disjoint between classes and nested in `backgrounds`, so that curves over it are paired.
     """
     home = "test" if split == "ood" else "train"
     ink, y = tensors(digits, "train" if split == "train" else "test")
-    pictures, _ = tensors(scenes, home)
+    photographs, _ = tensors(scenes, home)
     if not 1 <= backgrounds <= len(tensors(scenes, "train")[0]) // 10:
         raise SaccadeError(
             f"backgrounds must be between 1 and {len(tensors(scenes, 'train')[0]) // 10} "
@@ -52,9 +52,9 @@ def digits_on_backgrounds(
         ink, y = ink[order], y[order]
     redraw = None
     if split == "ood" or pairing == "random":
-        which = torch.randint(len(pictures), (len(y),), generator=rng.stream(seed, "assign", split))
+        which = torch.randint(len(photographs), (len(y),), generator=rng.stream(seed, "assign", split))
     else:
-        own = shuffled(len(pictures), seed, "backgrounds")[: 10 * backgrounds].reshape(backgrounds, 10).T
+        own = shuffled(len(photographs), seed, "backgrounds")[: 10 * backgrounds].reshape(backgrounds, 10).T
         drawn = torch.randint(backgrounds, (len(y),), generator=rng.stream(seed, "assign", split))
         which = own[y, drawn]
         if assign == "every_time" and split == "train":
@@ -66,7 +66,7 @@ def digits_on_backgrounds(
         mean,
         std,
         ink,
-        pictures,
+        photographs,
         which,
         None,
         redraw,

@@ -33,10 +33,10 @@ def imagenette(
     augment: Augment = "crop_flip",
     folder: str = "",
 ) -> Plain:
-    """Pictures from class folders: the shorter side made `size` / `crop` long, then the middle `size` x `size`.
+    """Images from class folders: the shorter side made `size` / `crop` long, then the middle `size` x `size`.
 
     `held_out` is drawn from the training folders (947 of 9 469, so that 8 522 are left); `test` is the folder val. In
-    training a picture is shifted by up to an eighth of its side and mirrored. The folder is looked for in the cache
+    training an image is shifted by up to an eighth of its side and mirrored. The folder is looked for in the cache
     folder (`saccade doctor` names it) unless given.
     """
     x, y = read(folder or str(cache_folder() / "imagenette"), "val" if split == "test" else "train", size, crop)
@@ -47,7 +47,7 @@ def imagenette(
     room = len(y) - hold_out
     if not 0 < hold_out < len(y) or not 0 <= p <= room:
         raise SaccadeError(
-            f"p and hold_out must leave pictures of the {len(y)} in the training folders, not {p} and {hold_out}."
+            f"p and hold_out must leave images of the {len(y)} in the training folders, not {p} and {hold_out}."
         )
     order = balanced(y, seed)
     order = order[room:] if split == "held_out" else order[: p or room]
@@ -71,13 +71,13 @@ def read(folder: str, part: str, size: int, crop: float) -> tuple[Tensor, Tensor
     root = Path(folder).expanduser()
     if not (root / part).is_dir():
         raise SaccadeError(
-            f"there is no folder {root / part} with a folder of pictures for each class; unpack "
+            f"there is no folder {root / part} with a folder of images for each class; unpack "
             "Imagenette there, or name its place with folder=DIR."
         )
     classes = sorted(d for d in (root / part).iterdir() if d.is_dir())
     files = [(f, label) for label, d in enumerate(classes) for f in sorted(d.iterdir()) if f.suffix.lower() in ENDINGS]
     if len({label for _, label in files}) < 2:
-        raise SaccadeError(f"{root / part} needs at least two class folders with .jpg or .png pictures.")
+        raise SaccadeError(f"{root / part} needs at least two class folders with .jpg or .png images.")
     x = torch.empty(len(files), 3, size, size, dtype=torch.uint8)
     for i, (file, _) in enumerate(files):
         x[i] = _picture(file, size, crop)
@@ -90,11 +90,11 @@ def _picture(file: Path, size: int, crop: float) -> Tensor:
 
     try:
         with Image.open(file) as opened:
-            picture = opened.convert("RGB")
+            image = opened.convert("RGB")
     except Exception as error:  # a broken file raises nearly anything
-        raise SaccadeError(f"{file} cannot be read as a picture: {error}; unpack the folder again.") from None
-    scale = size / crop / min(picture.size)
-    width, height = (max(size, round(scale * s)) for s in picture.size)
+        raise SaccadeError(f"{file} cannot be read as an image: {error}; unpack the folder again.") from None
+    scale = size / crop / min(image.size)
+    width, height = (max(size, round(scale * s)) for s in image.size)
     left, top = (width - size) // 2, (height - size) // 2
-    small = picture.resize((width, height), Image.Resampling.BILINEAR).crop((left, top, left + size, top + size))
+    small = image.resize((width, height), Image.Resampling.BILINEAR).crop((left, top, left + size, top + size))
     return torch.from_numpy(np.asarray(small).copy()).permute(2, 0, 1)

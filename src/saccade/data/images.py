@@ -28,7 +28,7 @@ LONGEST = 2**62  # bytes of a set; the paste kernel counts these in 64 bits
 
 @dataclass(frozen=True)
 class Images(ABC):
-    """Labelled pictures. `mean` and `std` say how this data wants to be standardised for a model."""
+    """Labelled images. `mean` and `std` say how this data wants to be standardised for a model."""
 
     y: Tensor
     classes: int
@@ -44,7 +44,7 @@ class Images(ABC):
 
     @abstractmethod
     def pick(self, index: Tensor) -> Self:
-        """The same kind of split with only these pictures."""
+        """The same kind of split with only these images."""
 
     def head(self, n: int) -> Self:
         return self.pick(torch.arange(min(n, len(self)), device=self.y.device))
@@ -60,7 +60,7 @@ class Images(ABC):
 
 @dataclass(frozen=True)
 class Plain(Images):
-    """Pictures as they are: x is (n, c, h, w) uint8."""
+    """Images as they are: x is (n, c, h, w) uint8."""
 
     x: Tensor
 
@@ -75,8 +75,8 @@ class Plain(Images):
 class Pasted(Images):
     """White ink over scenes, composed batch by batch: the parts are kept, not the products.
 
-    `ink` (n, 28, 28) and `scenes` (m, 3, 32, 32) are uint8; picture i shows ink i on scene which[i].
-    `maps` (n, 2, 3) warps the ink alone. `redraw`, when given, holds for each picture the scenes that training
+    `ink` (n, 28, 28) and `scenes` (m, 3, 32, 32) are uint8; image i shows ink i on scene which[i].
+    `maps` (n, 2, 3) warps the ink alone. `redraw`, when given, holds for each image the scenes that training
     draws from anew at every presentation. `jitter` is the training-time variation of the ink: degrees, pixels,
     share of scale.
     """
@@ -206,7 +206,7 @@ def _split(source: Source, split: str) -> Images:
 
 @functools.lru_cache(maxsize=16)
 def tensors(name: str, split: str) -> tuple[Tensor, Tensor]:
-    """A checked set as uint8 pictures and int64 labels; read once a process."""
+    """A checked set as uint8 images and int64 labels; read once per process."""
     x, y = sources.load(name, split)
     return torch.from_numpy(x.copy()), torch.from_numpy(y.copy()).long()
 

@@ -1,4 +1,4 @@
-"""Four pictures of four classes in one, with all four as its label.   Feer et al. 2022, "Combined CIFAR-10" """
+"""Four images of four classes in one, with all four as its label.   Feer et al. 2022, "Combined CIFAR-10" """
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DRAWS = 64  # indices drawn at once for each mosaic; of ten equal classes about 
 class Mosaic(Plain):
     """x is (n, c, 64, 64) uint8; y is the class of the first tile, `shown` (n, 4) those of all, row by row.
 
-    `batch` gives pictures of `size` pixels, so that a tile has half of that.
+    `batch` gives images of `size` pixels, so that a tile has half of that.
     """
 
     shown: Tensor
@@ -63,9 +63,9 @@ def mosaic(
     route: Route = "clean",
     only: Sequence[Label] = (),
 ) -> Mosaic:
-    """n mosaics of two by two pictures from a set, all of different classes, at `size` pixels.
+    """n mosaics of two by two images from a set, all of different classes, at `size` pixels.
 
-    Pictures are drawn uniformly, and dropped if their class is there already; the first kept is top left, then top
+    Images are drawn uniformly, and dropped if their class is there already; the first kept is top left, then top
     right, bottom left, bottom right. The first mosaics of a larger n are those of a smaller one. `only` draws from
     these classes. route="report" puts each tile through AutoAugment and the whole through JPEG; crop="centre" cuts a
     sixteenth off each side, as resizing to 256 and cropping to 224 does.
@@ -76,7 +76,7 @@ def mosaic(
     kinds = int((torch.bincount(y[pool]) > 0).sum())
     if kinds < TILES:
         raise SaccadeError(
-            f"a mosaic needs pictures of {TILES} different classes, and there are only {kinds} to draw "
+            f"a mosaic needs images of {TILES} different classes, and there are only {kinds} to draw "
             f"from in {of}{f' with only={tuple(only)}' if only else ''}."
         )
     chosen = pool[draw(y[pool], n, seed, split)]  # (n, 4)
@@ -107,7 +107,7 @@ def draw(y: Tensor, n: int, seed: int, split: str) -> Tensor:
 
 
 def rendered(x: Tensor, size: int, crop: str) -> Tensor:
-    """Square pictures at another size, smoothed as far as they shrink; without their rim if crop is "centre"."""
+    """Square images at another size, smoothed as far as they shrink; without their rim if crop is "centre"."""
     if crop == "centre":
         rim = x.shape[-1] // 16
         x = x[..., rim : x.shape[-2] - rim, rim : x.shape[-1] - rim]

@@ -1,4 +1,4 @@
-"""A picture set as it is usually trained on: shifted and mirrored at random, a part of it held out."""
+"""An image set as it is usually trained on: shifted and mirrored at random, a part of it held out."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Augment = Literal["crop_flip", "crop", "flip", "none"]
 
 @dataclass(frozen=True)
 class Shifted(Plain):
-    """In training each picture is shifted by up to `margin` pixels, black coming in, and mirrored half of the time."""
+    """In training each image is shifted by up to `margin` pixels, black coming in, and mirrored half of the time."""
 
     margin: int = 4
     mirror: bool = True
@@ -34,7 +34,7 @@ class Shifted(Plain):
         n, (height, width) = len(index), x.shape[-2:]
         down, right = torch.randint(2 * self.margin + 1, (2, n), generator=generator).to(x.device)
         flip = torch.rand(n, generator=generator).to(x.device) < 0.5
-        if self.margin:  # every window is a view; one gather takes each picture's own
+        if self.margin:  # every window is a view; one gather takes each image's own
             windows = F.pad(x, (self.margin,) * 4).unfold(2, height, 1).unfold(3, width, 1)
             x = windows[torch.arange(n, device=x.device), :, down, right]
         if self.mirror:
@@ -44,7 +44,7 @@ class Shifted(Plain):
 
 @dataclass(frozen=True)
 class Changed(Plain):
-    """In training each picture goes through a pair of operations of the AutoAugment policy."""
+    """In training each image goes through a pair of operations of the AutoAugment policy."""
 
     def batch(self, index: Tensor, generator: torch.Generator | None = None) -> Tensor:
         x = self.x.index_select(0, index)
@@ -55,7 +55,7 @@ class Changed(Plain):
 
 @dataclass(frozen=True)
 class Enlarged(Images):
-    """Any pictures at another size, resized batch by batch, so that a set stays as small as it is."""
+    """Any images at another size, resized batch by batch, so that a set stays as small as it is."""
 
     inner: Images
     size: int
@@ -82,9 +82,9 @@ def photos(
     augment: Augment | Literal["autoaugment"] = "crop_flip",
     size: AnySide = 0,
 ) -> Images:
-    """p pictures of a set to train on (0: all but the held-out ones), balanced over classes and nested in p.
+    """p images of a set to train on (0: all but the held-out ones), balanced over classes and nested in p.
 
-    `train_plain` holds the training pictures without augmentation: training accuracy is to be measured there.
+    `train_plain` holds the training images without augmentation: training accuracy is to be measured there.
     `held_out` comes from the training set and is for choices; `test` is the set's own, in a seeded order.
     Grey sets are enlarged to 32 x 32, and all to `size` pixels if that is given, after augmentation (crop_flip: shifts
     of up to 4 pixels and mirroring; autoaugment: the policy for CIFAR-10). Pixels are standardised by channel.
@@ -97,10 +97,10 @@ def photos(
         room = len(y) - hold_out
         if not 0 < hold_out < len(y):
             raise SaccadeError(
-                f"hold_out must be between 1 and {len(y) - 1}, as {of} has {len(y)} pictures, not {hold_out}."
+                f"hold_out must be between 1 and {len(y) - 1}, as {of} has {len(y)} images, not {hold_out}."
             )
         if not 0 <= p <= room:
-            raise SaccadeError(f"p must be at most {room}, what {of} has beside the held-out pictures, not {p}.")
+            raise SaccadeError(f"p must be at most {room}, what {of} has beside the held-out images, not {p}.")
         order = balanced(y, seed)
         order = order[room:] if split == "held_out" else order[: p or room]
     whole = (y[order], int(y.max()) + 1, mean, std, x[order])

@@ -1,4 +1,4 @@
-"""p labelled pictures of a set, nested in p and balanced over classes, with label noise if wanted.   Catteau, TP IV"""
+"""p labelled images of a set, nested in p and balanced over classes, with label noise if wanted.   Catteau, TP IV"""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def points(
     """The first p of one seeded, class-balanced order of a training set; the test split whole, in a seeded order.
 
     Sets are 1 x 32 x 32 (mnist, fashion_mnist, procedural_digits) or 3 x 32 x 32 (cifar10, procedural_textures).
-    A label is wrong with probability `noise`, in training only: drawn once a seed, so that the wrong labels of
+    A label is wrong with probability `noise`, in training only: drawn once per seed, so that the wrong labels of
     10 % are among those of 20 %; replacement="any" may draw the right label again. `only` keeps these classes
     and numbers them from 0.
     """

@@ -17,7 +17,7 @@ Random = np.random.Generator
 CLASSES = 10
 BOX = 20.0  # digits fill a 20-pixel box in the middle of 28 pixels, as in MNIST
 VARIANTS = 16  # hands per class and seed: skeletons with their own bends
-STEP = 0.5  # pixels between points of a distance field, which reaches MARGIN pixels beyond the picture
+STEP = 0.5  # pixels between points of a distance field, which reaches MARGIN pixels beyond the image
 MARGIN = 6.0
 
 
@@ -101,7 +101,7 @@ def digits(n: int, seed: int) -> tuple[Bytes, Bytes]:
 
 
 def _write(field: Floats, n: int, random: Random) -> Bytes:
-    """n pictures of a digit: a hand each, and its own slant, turn, size, place, thickness and pressure."""
+    """n images of a digit: a hand each, and its own slant, turn, size, place, thickness and pressure."""
 
     def draw(low: float, high: float) -> Floats:
         return random.uniform(low, high, (n, 1, 1)).astype(np.float32)
@@ -113,7 +113,7 @@ def _write(field: Floats, n: int, random: Random) -> Bytes:
     which = random.integers(0, VARIANTS, (n, 1, 1))
     ticks = np.arange(28, dtype=np.float32) - 13.5
     px, py = ticks[None, None, :] - right, ticks[None, :, None] - down
-    # From the picture back to the skeleton, so that each pixel needs one look-up.
+    # From the image back to the skeleton, so that each pixel needs one look-up.
     ux = (np.cos(turn) * px + np.sin(turn) * py) / wide
     uy = (np.cos(turn) * py - np.sin(turn) * px) / tall
     distance = _look_up(field, which, ux + slant * uy + 14.0, uy + 14.0) * np.sqrt(wide * tall)
@@ -151,7 +151,7 @@ def textures(n: int, seed: int) -> tuple[Bytes, Bytes]:
 
 
 def _shade(kind: int, n: int, random: Random) -> Floats:
-    """n pictures (n, 32, 32) in [0, 1] of one kind, each turned, shifted and scaled by chance."""
+    """n images (n, 32, 32) in [0, 1] of one kind, each turned, shifted and scaled by chance."""
 
     def draw(low: float, high: float) -> Floats:
         return random.uniform(low, high, (n, 1, 1)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""A small picture pasted on a crop of a large one.   Feer et al. 2022, "Background" """
+"""A small image pasted on a crop of a large one.   Feer et al. 2022, "Background" """
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ ObjectShare = Annotated[float, Range(at_least=0.005, at_most=1)]  # of the image
 
 @dataclass(frozen=True)
 class SmallObjects(Images):
-    """Objects over crops of pictures, composed batch by batch: the parts are kept, not the products.
+    """Objects over crops of images, composed batch by batch: the parts are kept, not the products.
 
-    Picture i shows objects[i] with its top left corner at place[i] of a canvas cut at corner[i] out of backdrop
+    Image i shows objects[i] with its top left corner at place[i] of a canvas cut at corner[i] out of backdrop
     which[i]; `batch` gives the canvas at `size` pixels.
     """
 
@@ -42,24 +42,24 @@ class SmallObjects(Images):
 
     @property
     def scale(self) -> float:
-        """Side of the object as a share of the picture's."""
+        """Side of the object as a share of the image's."""
         return OBJECT / self.canvas
 
     @property
     def centre(self) -> Tensor:
-        """(n, 2): down and right, the middle of the object as a share of the picture's side."""
+        """(n, 2): down and right, the middle of the object as a share of the image's side."""
         return (self.place + OBJECT / 2) / self.canvas
 
     def batch(self, index: Tensor, generator: torch.Generator | None = None) -> Tensor:
         side, cut = self.canvas, []
         for which, (top, left) in zip(self.which[index].tolist(), self.corner[index].tolist(), strict=True):
-            cut.append(self.behind.pictures[which][:, top : top + side, left : left + side])
+            cut.append(self.behind.images[which][:, top : top + side, left : left + side])
         objects = self.objects[index]
         x = torch.stack(cut)
         if objects.shape[1] == 1:
             x = x.float().mean(1, keepdim=True).round_().byte()
-        for picture, thing, (top, left) in zip(x, objects.cpu(), self.place[index].tolist(), strict=True):
-            picture[:, top : top + OBJECT, left : left + OBJECT] = thing
+        for image, thing, (top, left) in zip(x, objects.cpu(), self.place[index].tolist(), strict=True):
+            image[:, top : top + OBJECT, left : left + OBJECT] = thing
         if self.lossy:
             x = jpeg(x)
         return rendered(x.to(objects.device).float().div_(255), self.size, self.crop)
@@ -82,12 +82,12 @@ def small_object(
     crop: Crop = "none",
     route: Route = "clean",
 ) -> SmallObjects:
-    """n pictures of a set, each pasted unscaled on a crop of a large picture, of which it takes the share `scale`.
+    """n images of a set, each pasted unscaled on a crop of a large image, of which it takes the share `scale`.
 
     At scale 0.25 the crop has 128 pixels and the object's corner is uniform in {0..95} both ways. Classes are balanced,
-    each meets every large picture equally often, and the objects and their relative places are the same at every scale.
+    each meets every large image equally often, and the objects and their relative places are the same at every scale.
     backdrop: procedural_textures, drawn here; nature_photos, fetched; plain, the mean colour of the set, so that scale
-    can be told from clutter; or a folder with pictures. route="report" adds AutoAugment on the object and JPEG;
+    can be separated from clutter; or a folder with images. route="report" adds AutoAugment on the object and JPEG;
     crop="centre" cuts a sixteenth off each side.
     """
     canvas = round(OBJECT / scale)
@@ -98,7 +98,7 @@ def small_object(
     turn = torch.randperm(len(behind.names), generator=rng.stream(seed, "small_object", "pictures"))
     which = turn[torch.arange(n) // classes % len(turn)]
     drawn = torch.rand(n, 4, generator=rng.stream(seed, "small_object", split))
-    sides = torch.tensor([p.shape[1:] for p in behind.pictures])[which]
+    sides = torch.tensor([p.shape[1:] for p in behind.images])[which]
     objects = x[order]
     if route == "report":
         objects = autoaugmented(objects, rng.stream(seed, "small_object", split, "autoaugment"))

@@ -86,7 +86,7 @@ def measure(lab: Lab, seconds: Sequence[float]) -> Figures:
 
 
 def _write_some(n: int = 20) -> Figures:
-    """What a run of a small net leaves behind, written and indexed n times."""
+    """What a run of a small model leaves behind, written and indexed n times."""
     weights = bytes(250_000)  # LeNet
     with tempfile.TemporaryDirectory() as folder:
         lab = Lab(folder).open()

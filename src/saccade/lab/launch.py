@@ -1,6 +1,6 @@
 """Launchers: plain functions over a list of tasks that yield the workers' events. The launcher itself loads no torch.
 
-One process a core with one torch thread each: measured 1.2 to 1.7 times faster than one process with two threads, and
+One process per core with one torch thread each: measured 1.2 to 1.7 times faster than one process with two threads, and
 thread counts and the allocator's policy must be set before torch starts, which only a fresh process allows.
 """
 
@@ -35,8 +35,8 @@ MOST_JOBS = 256  # worker processes; each loads torch
 POLL = 1.0  # seconds between looks at runs that another launcher has
 PATIENCE = 60.0  # seconds that a stopping worker gets to save
 SHARERS = 4  # runs that share a GPU at most
-SCANNED = 256  # tasks that are looked at to find some of the same net
-LOCKSTEP = 8  # runs of one small net that a worker may train together; more gain little and wait longer for each other
+SCANNED = 256  # tasks that are looked at to find some of the same model
+LOCKSTEP = 8  # runs of one small model that a worker may train together; more gain little and wait longer
 
 # Freed memory is kept instead of being handed back page by page: up to 1.2 times faster, the same numbers.
 ALLOCATOR = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**34), "MALLOC_TOP_PAD_": str(2**26)}
@@ -48,7 +48,7 @@ def cores() -> int:
 
 
 def devices(device: str, jobs: int | None = None) -> list[str]:
-    """One entry a worker. `auto` takes the GPUs when there are any, else every core."""
+    """One entry per worker. `auto` takes the GPUs when there are any, else every core."""
     kind = device.partition(":")[0]
     if kind not in ("auto", "cpu", "cuda", "mps"):
         raise SaccadeError(suggest("device", device, ("auto", "cpu", "cuda", "cuda:0", "mps")))
@@ -73,7 +73,7 @@ def devices(device: str, jobs: int | None = None) -> list[str]:
 def share(places: Sequence[str], need: float, jobs: int | None) -> list[str]:
     """GPUs again, each as often as runs that need so many bytes fit into what it has free now; not if jobs are given.
 
-    A small net leaves most of a GPU idle. Half of the memory is left alone, as measured need is that of one step.
+    A small model leaves most of a GPU idle. Half of the memory is left alone, as measured need is that of one step.
     """
     if jobs or not need or not places[0].startswith("cuda"):
         return list(places)
@@ -235,7 +235,7 @@ def parse_task(values: Mapping[str, Any]) -> Task:
 
 
 def bundle(pending: collections.deque[Task], seats: int, place: str, alone: Set[str]) -> list[Task]:
-    """The next task, and others of the same small net that may be trained with it, but no more than a fair share."""
+    """The next task, and others of the same small model that may be trained with it, but no more than a fair share."""
     first = pending.popleft()
     if (
         place != "cpu"

@@ -257,7 +257,7 @@ def born(pid: int) -> float | None:
         pass
     if Path("/proc/self/stat").exists():
         return None
-    try:  # no /proc (macOS): existence is all that can be had
+    try:  # no /proc (macOS): existence is all that is known
         os.kill(pid, 0)
     except ProcessLookupError:
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import json
 import platform
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -112,6 +113,7 @@ class Session:
         default = self.study.choose({})
         changed = [f"{k}={v}" for k, v in self.chosen.items() if default[k] != v]
         words = ["saccade run", self.study.name, "--scale", self.scale, *(["--set", *changed] if changed else [])]
+        words += ["--only", shlex.quote(self.only)] if self.only else []
         words += ["--until", "decided"] if self.seeds.looks else []
         words += ["--seeds", str(self.seeds.fixed[-1])] if self.seeds.fixed else []
         return " ".join(words)

@@ -232,7 +232,7 @@ def price(
         known: dict[str, Any] = dict(unseal(path).get("lines", {})) if path.exists() else {}
     except DamagedFile:
         known = {}  # derived and cheap: measured again
-    unknown = [k for k in kinds if k not in known]
+    unknown = [k for k in kinds if "image_seconds" not in known.get(k, {})]
     if unknown:
         measured = measure([kinds[k] for k in unknown], lab, device, plugins)
         known |= dict(zip(unknown, measured, strict=True))
@@ -246,7 +246,7 @@ def price(
             continue
         each = known[_kind(task.run, device, where)]
         recipe = task.run.recipe
-        step = each["step_seconds"] + each["picture_seconds"] * recipe.batch
+        step = each["step_seconds"] + each["image_seconds"] * recipe.batch
         train = recipe.steps * step if task.run.key in training else 0.0
         seconds[task.run.key] = train + sum(map(answers, _to_measure(lab, task, training))) * each["answer_seconds"]
     most = {n: max((known[k].get(n, 0.0) for k in kinds), default=0.0) for n in ("memory", "device_memory", "resident")}
@@ -266,7 +266,7 @@ def _kind(run: Run, device: str, where: str = "") -> str:
 
 
 def answers(probe: Probe) -> int:
-    """About how many pictures a probe puts to the model: its n times its listed conditions."""
+    """About how many images a probe puts to the model: its n times its listed conditions."""
     settings = {**registry.card("probe", probe.name).args, **probe.settings}
     conditions = sum(len(v) for v in settings.values() if isinstance(v, (tuple, list)))
     return int(settings.get("n", 1000)) * max(1, conditions)

@@ -475,7 +475,8 @@ class Lab:
 
         Neither is one with anything in it but files and folders: a link would bring in whatever it points to.
         """
-        told: dict[str, list[str]] = {"copied": [], "already here": [], "damaged": [], "unfinished": [], "links": []}
+        kinds = ("copied", "already here", "damaged", "damaged here", "unfinished", "links")
+        told: dict[str, list[str]] = {kind: [] for kind in kinds}
         for key in other.keys():  # noqa: SIM118 - a Lab is no mapping
             if not _plain_files(other.folder(key)):
                 told["links"].append(key)
@@ -484,8 +485,9 @@ class Lab:
             elif other.done(key) is None:
                 told["unfinished"].append(key)
             elif (self.folder(key) / "done.json").exists():
-                told["already here"].append(key)
-                if not dry_run:
+                whole = not self.damage(key)
+                told["already here" if whole else "damaged here"].append(key)
+                if whole and not dry_run:
                     self._merge_rows(other, key)
             else:
                 told["copied"].append(key)

@@ -85,6 +85,7 @@ class Flight:
     heard: float = field(default_factory=time.monotonic)
     probing: dict[str, tuple[str, float]] = field(default_factory=dict)  # key and share of the probe each task is at
     begun: bool = False
+    node: str = ""  # Ray's name of the node where it began
     silent: bool = False  # ended for giving no sign of life
 
 
@@ -107,12 +108,13 @@ class Supervisor:
         self.flights: dict[Any, Flight] = {}
         self.deaths: collections.Counter[str] = collections.Counter()
         self.losses: collections.Counter[str] = collections.Counter()
+        self.suspects: list[tuple[str, str]] = []  # node and run of workers that died, perhaps with their node
         self.fatal: set[str] = set()  # tasks with a probe that kills workers
         self.dead: dict[str, str] = {}  # tokens of leases whose holders are known to be dead, by run
         self.news: collections.deque[Event] = collections.deque(maxlen=KEPT)
         self.told, self.changed = 0, threading.Condition()
         self.stopping, self.ended = False, False
-        self.seats, self.counted = 1, -1e9
+        self.seats, self.counted, self.room = 1, -1e9, 0.0  # room: bytes of memory of the largest node
         for file in self.order.plugins:
             registry.load_plugin(file)
         self._take(tasks)
@@ -194,6 +196,7 @@ class Supervisor:
                 if flight is None or event["key"] not in flight.tasks:
                     continue  # an echo of a task that has ended
                 flight.heard, flight.begun = time.monotonic(), True
+                flight.node = event.get("node", flight.node)
                 if event["event"] == "probe":
                     flight.probing[event["key"]] = (event["probe_key"], event["share"])
                 if event["event"] in launch.FREE:
@@ -209,13 +212,16 @@ class Supervisor:
     def _submit(self) -> None:
         if time.monotonic() - self.counted > 10:  # clusters grow and shrink
             self.seats, self.counted = self._count_seats(), time.monotonic()
+            self._forgive()
         most = self.order.jobs or AHEAD * self.seats
         place = "cpu" if self.order.device == "cpu" else "cuda"
         while self.pending and len(self.flights) < most:
             alone = self.deaths.keys() | self.losses.keys()
             some = launch.bundle(self.pending, self.order.jobs or self.seats, place, alone)
-            # A task that ran out of memory is alone now; it gets twice as much each time.
-            need = Need(self.order.need.memory * 2 ** self.deaths[some[0].run.key], self.order.need.gpu)
+            # A task that ran out of memory is alone now; it gets twice as much each time, but what some node can give.
+            asked = self.order.need.memory
+            memory = max(asked, min(asked * 2 ** self.deaths[some[0].run.key], self.room))
+            need = Need(memory, self.order.need.gpu)
             remote = self.ray.remote(_perform).options(**need.options(), runtime_env={"env_vars": dict(self.order.env)})
             tasks = {t.run.key: t for t in some}
             flight = Flight(tasks)
@@ -230,6 +236,7 @@ class Supervisor:
 
     def _count_seats(self) -> int:
         have = self.ray.cluster_resources()
+        self.room = max((n["Resources"].get("memory", 0.0) for n in self.ray.nodes() if n["Alive"]), default=0.0)
         if self.order.need.gpu:
             return max(1, int(have.get("GPU", 0) / self.order.need.gpu))
         return max(1, int(have.get("CPU", 1)))
@@ -281,16 +288,18 @@ class Supervisor:
                 if event["key"] in flight.tasks:
                     self._free(flight, event)
             return
-        except (errors.NodeDiedError, errors.LocalRayletDiedError, errors.OwnerDiedError) as error:
-            how, counter, most = f"its node was lost ({type(error).__name__})", self.losses, NODE_LOSSES
+        except (errors.RayTaskError, errors.RuntimeEnvSetupError, errors.TaskUnschedulableError) as error:
+            for key in list(flight.tasks):  # a node without the lab, the data or the plug-in
+                self._free(flight, {"event": "refused", "key": key, "reason": reason_of(error)})
+            return
         except (errors.TaskCancelledError, errors.WorkerCrashedError, errors.OutOfMemoryError) as error:
             how, counter, most = _how(error), self.deaths, launch.RETRIES
             if flight.silent:
                 how = f"it gave no sign of life for {self.order.silence:.0f} s and was ended"
-        except errors.RayTaskError as error:  # a node without the lab, the data or the plug-in
-            for key in list(flight.tasks):
-                self._free(flight, {"event": "refused", "key": key, "reason": reason_of(error)})
-            return
+            elif isinstance(error, errors.WorkerCrashedError):
+                self.suspects += [(flight.node, key) for key in flight.tasks]
+        except errors.RayError as error:  # of the node itself, or of the object that held the result
+            how, counter, most = f"its node was lost ({type(error).__name__})", self.losses, NODE_LOSSES
         for key, task in flight.tasks.items():
             sight = lease.look(self.lab.folder(key) / "lease")
             if sight is not None and sight.body.get("purpose") == flight.id:
@@ -299,6 +308,8 @@ class Supervisor:
                 self._publish({"event": "stopped", "key": key})
                 continue
             counter[key] += 1
+            if counter[key] > most:
+                self._forgive()
             if counter[key] <= most:
                 self.pending.appendleft(task)
                 self._publish({"event": "worker died", "key": key, "how": how})
@@ -311,6 +322,17 @@ class Supervisor:
                 counter[key] = 0
                 self.fatal.add(key)
                 self.pending.appendleft(task)  # for the other probes, and to be told that it is finished
+
+    def _forgive(self) -> None:
+        """A lost node is first seen as a crashed worker: once Ray knows better, that was not the run's own death."""
+        if not self.suspects:
+            return
+        lost = {node["NodeID"] for node in self.ray.nodes() if not node["Alive"]}
+        for node, key in self.suspects:
+            if node in lost and self.deaths[key]:
+                self.deaths[key] -= 1
+                self.losses[key] += 1
+        self.suspects = [(node, key) for node, key in self.suspects if node not in lost]
 
     def _publish(self, event: Event) -> None:
         with self.changed:
@@ -341,7 +363,8 @@ def _perform(
     for token in order["dead"]:
         lease.believe_dead(token)
     stop = threading.Event()
-    answer = supervisor.tell.remote([{"event": "begun", "key": key} for key in keys])
+    node = ray.get_runtime_context().get_node_id()
+    answer = supervisor.tell.remote([{"event": "begun", "key": key, "node": node} for key in keys])
     asked = told = time.monotonic()
     endings: list[Event] = []
 

@@ -12,7 +12,7 @@ from saccade.errors import visible
 from saccade.spec import SaccadeError, Task, plain
 
 Record = Mapping[str, Any]
-Series = dict[int, float]  # one number a seed
+Series = dict[int, float]  # one number per seed
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Table:
         return sorted(found, key=lambda v: (isinstance(v, str), v))
 
     def series(self, metric: str, **where: Any) -> Series:
-        """One number a seed. More than one row for a seed is a mistake in the question, and said."""
+        """One number per seed. More than one row for a seed is a mistake in the question, and said."""
         out: Series = {}
         for row in self.at(metric=metric, **where):
             if row["seed"] in out:

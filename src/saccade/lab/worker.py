@@ -87,7 +87,7 @@ def perform_together(
     stopping: Callable[[], bool] = lambda: False,
     retry: bool = False,
 ) -> Iterator[Event]:
-    """Several tasks of one net: trained in lock-step, then finished one after another. Events carry their run's key."""
+    """Several tasks of one model: trained in lock-step, then finished one by one. Events carry their run's key."""
     held: dict[str, Lease] = {}
     todo: list[Run] = []
     try:
@@ -266,7 +266,7 @@ def environment(run: Run, device: str) -> dict[str, Any]:
 def follow() -> None:
     """What every process of `torchrun` but the first does: train along, write and print nothing."""
     for asked in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(asked, signal.SIG_IGN)  # the first process saves, then sends this one home
+        signal.signal(asked, signal.SIG_IGN)  # the first process saves, then ends this one
     device = distributed.place(distributed.await_notice())
     if device == distributed.NONE:
         return
@@ -282,7 +282,7 @@ def follow() -> None:
 
 
 def main() -> None:
-    """A worker: one task a line on standard input, one event a line on standard output, until input ends."""
+    """A worker: one task per line of standard input, one event per line of standard output, until input ends."""
     flags = argparse.ArgumentParser()
     flags.add_argument("--lab", required=True)
     flags.add_argument("--device", default="cpu")

@@ -117,7 +117,7 @@ class ContentAttention(nn.Module):
 
 
 class Folded(torch.autograd.Function):
-    """One head of a few pictures at a time. Folded queries and averages are kept; large maps are computed again.
+    """One head of a few images at a time. Folded queries and averages are kept; large maps are computed again.
 
     x asks, k is compared with, v is averaged: all (n, h, w, dim), most often one and the same.
     """
@@ -183,7 +183,7 @@ class Folded(torch.autograd.Function):
 
 
 def _room(x: Tensor) -> Tensor:
-    """For the maps of one head and a few pictures."""
+    """For the maps of one head and a few images."""
     tokens = x.shape[1] * x.shape[2]
     return x.new_empty(max(1, min(ROOM // tokens**2, len(x))), tokens, tokens)
 
@@ -208,8 +208,8 @@ def _by_key(asked: Tensor, h: int, w: int, d: int, size: int) -> tuple[Tensor, T
 
     The score of key row k for a query in row i stands at shift k - i + size - 1, so a step in i is a step back.
     """
-    picture, line, start = asked.stride(0), asked.stride(1), asked.storage_offset() + d + size - 1
+    image, line, start = asked.stride(0), asked.stride(1), asked.storage_offset() + d + size - 1
     return (
-        asked.as_strided((len(asked), h, w, h), (picture, w * line - 1, line, 1), start),
-        asked.as_strided((len(asked), h, w, w), (picture, w * line, line - 1, 1), start + 2 * size - 1),
+        asked.as_strided((len(asked), h, w, h), (image, w * line - 1, line, 1), start),
+        asked.as_strided((len(asked), h, w, w), (image, w * line, line - 1, 1), start + 2 * size - 1),
     )

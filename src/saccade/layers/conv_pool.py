@@ -1,6 +1,6 @@
-"""A convolution, ReLU and 2x2 max-pooling as one function, for nets of a few channels.
+"""A convolution, ReLU and 2x2 max-pooling as one function, for models of a few channels.
 
-Such nets spend their time in the seams: in torch the three are four passes over maps that hardly fill a vector. The C
+Such models spend their time in the seams: in torch the three are four passes over maps that hardly fill a vector. The C
 kernel does them in one, and its backward pass visits only the quarter of places that won their window.
 """
 
@@ -19,7 +19,7 @@ from saccade.layers import kernels
 
 MOST = 16  # channels in or out; above, torch's own convolution wins
 LARGEST = 11  # side of a patch: the kernel keeps all weights on its stack
-SPARE = 8  # floats that the kernel may read beyond the last picture
+SPARE = 8  # floats that the kernel may read beyond the last image
 
 
 def conv_relu_pool(layer: nn.Module, x: Tensor) -> Tensor:
@@ -46,7 +46,7 @@ def has_kernel(layer: nn.Conv2d, x: Tensor) -> bool:
 
 
 def has_room(x: Tensor, weight: Tensor) -> bool:
-    """Whether there is a kernel for such pictures and weights."""
+    """Whether there is a kernel for such images and weights."""
     out, channels, size, _ = weight.shape
     return (
         kernels.takes(x, weight)
@@ -62,7 +62,7 @@ def has_room(x: Tensor, weight: Tensor) -> bool:
 
 
 class Native(torch.autograd.Function):
-    """The C kernel for r nets, r = 1 for a single one: x (r, n, c, h, w), weight (r, out, c, k, k), bias (r, out).
+    """The C kernel for r models, r = 1 for a single one: x (r, n, c, h, w), weight (r, out, c, k, k), bias (r, out).
 
     Float32 on the CPU only. What comes out lies with its channels innermost.
     """
@@ -128,6 +128,6 @@ def _kernel(weight: Tensor) -> ctypes.CDLL:
 
 
 def _addresses(t: Tensor, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> range:
-    """Where each net's part begins."""
+    """Where each model's part begins."""
     first, step = kernels.address(t, shape, dtype), t[0].numel() * t.element_size()
     return range(first, first + len(t) * step, step)

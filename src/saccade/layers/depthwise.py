@@ -1,7 +1,7 @@
 """Mixing of positions channel by channel, with three independent switches: window, weight sharing, dynamic weights.
 
 The weight from one position to another is a static part, the same for all positions (a convolution) or their own, plus
-if dynamic a part computed from the picture. With a shared static part this is exactly the dynamic depth-wise
+if dynamic a part computed from the image. With a shared static part this is exactly the dynamic depth-wise
 convolution of Han et al. 2022, whose last bias is the static kernel.
 """
 
@@ -38,7 +38,7 @@ def check_side(side: int, h: int, w: int) -> None:
     if (h, w) != (side, side):
         raise SaccadeError(
             f"these weights are for maps of {side}x{side} positions, not {h}x{w}; give the model the "
-            "size of its pictures (image=)."
+            "size of its images (image=)."
         )
 
 
@@ -92,7 +92,7 @@ class Depthwise(nn.Module):
         return mixed.permute(1, 2, 0).reshape(x.shape) + self.bias
 
     def own_kernels(self, x: Tensor, kernels: Tensor) -> Tensor:
-        """One kernel a picture and channel, (n, c, k k): a convolution with as many groups."""
+        """One kernel per image and channel, (n, c, k k): a convolution with as many groups."""
         n, h, w, c = x.shape
         flat = x.permute(0, 3, 1, 2).reshape(1, n * c, h, w)
         kernels = kernels.reshape(n * c, 1, self.window, self.window)

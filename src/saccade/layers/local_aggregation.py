@@ -67,7 +67,7 @@ def views(x: Tensor, size: int) -> Iterator[Tensor]:
 
 
 class Shifted(torch.autograd.Function):
-    """The whole batch at every shift: one picture at a time stays in cache, but pays more for calls than it saves."""
+    """The whole batch at every shift: one image at a time stays in cache, but pays more for calls than it saves."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weights: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-CHUNK = 0  # pictures at a time; 0: as many as stay in cache
+CHUNK = 0  # images at a time; 0: as many as stay in cache
 ROOM = 6 * 16 * 16 * 400  # numbers that do, of what a head needs
 
 
@@ -37,7 +37,7 @@ def product(rows: Tensor, columns: Tensor) -> Tensor:
 
 
 class Separable(torch.autograd.Function):
-    """A few pictures and one head at a time; the backward pass computes the averages again.
+    """A few images and one head at a time; the backward pass computes the averages again.
 
     Matrix products write into buffers made once: torch.matmul of a matrix and a batch would copy first.
     """
@@ -244,7 +244,7 @@ class LearnedPositionAttention(nn.Module):
         h, w = x.shape[1:3]
         if not (self.training and self.dropout):
             return separable(x, *self.factors(h, w), self.value.folded(), self.value.bias)
-        p = F.dropout(self.probabilities(h, w).expand(len(x), -1, -1, -1), self.dropout, True)  # a mask a picture
+        p = F.dropout(self.probabilities(h, w).expand(len(x), -1, -1, -1), self.dropout, True)  # one mask per image
         return dense(x.flatten(1, 2), p, self.value.folded(), self.value.bias).unflatten(1, (h, w))
 
 

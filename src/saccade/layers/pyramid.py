@@ -61,7 +61,7 @@ class BatchNorm(nn.BatchNorm1d):
 
 
 class DropPath(nn.Module):
-    """In training leaves out whole branches, picture by picture, and scales up those that stay."""
+    """In training leaves out whole branches, image by image, and scales up those that stay."""
 
     def __init__(self, rate: float) -> None:
         super().__init__()

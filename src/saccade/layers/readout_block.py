@@ -2,7 +2,7 @@
 
 Nothing of the other tokens' queries, output projections or MLPs reaches the class token's output, and
 q_0 . (W_k x + b_k) = (W_k^T q_0) . x + const, where the constant cancels in the softmax. So keys and values of all
-tokens are never formed: 16 times fewer operations in a one-layer net.
+tokens are never formed: 16 times fewer operations in a one-layer model.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Layers of several nets at once: weights and pictures have one more dimension in front, the net's number."""
+"""Layers of several models at once: weights and images have one more dimension in front, the model's number."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from saccade.layers import conv_pool
 
 
 class Linear(torch.autograd.Function):
-    """x (r, n, in), weight (r, out, in), bias (r, out). The products have the shapes that one net's would have.
+    """x (r, n, in), weight (r, out, in), bias (r, out). The products have the shapes that one model's would have.
 
     Left to autograd, the weights' gradient comes as its own transpose, and small ones then differ in the last digit.
     """

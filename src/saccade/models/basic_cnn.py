@@ -1,4 +1,4 @@
-"""A convolution net with one size dial, after Catteau's TP IV report (EPFL): h, 2h, 4h channels, two linear layers."""
+"""A CNN with one size dial, after Catteau's TP IV report (EPFL): h, 2h, 4h channels, two linear layers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from saccade.arguments import Width
 from saccade.registry import model
 from saccade.spec import SaccadeError
 
-BIAS = 0.1  # biases act at a tenth in mean-field nets, as in the laboratory's public code
+BIAS = 0.1  # biases act at a tenth in mean-field models, as in the laboratory's public code
 
 
 class BasicCNN(nn.Module):
@@ -61,7 +61,7 @@ class BasicCNN(nn.Module):
 def _channels_last(x: Tensor) -> Tensor:
     """1.3 times faster on a CPU with 10 or more channels, 1.4 to 1.8 times from a single grey one.
 
-    A grey picture counts as lying in either order, and torch then takes the slow one unless the strides say otherwise.
+    A grey image counts as lying in either order, and torch then takes the slow one unless the strides say otherwise.
     """
     if x.shape[1] == 1:
         return rearrange(rearrange(x, "n 1 h w -> n h w").contiguous()[..., None], "n h w c -> n c h w")

@@ -62,7 +62,7 @@ class PatchReadout(torch.autograd.Function):
     f (n, t, k) are patches, e (d, k) the embedding, u (t, d) its bias and positions, c (d,) the normed class token, a
     (heads, d) the key-side query; the result (n, heads, d) is the sum of normed tokens, weighted by their attention.
     A patch's token e f + u enters in three ways only: its variance, a quadratic form in f; its score, f . (e^T a) +
-    u . a; and the sum, e (sum p f) + sum p u. All of these take k = 16c numbers a patch instead of d, and written out
+    u . a; and the sum, e (sum p f) + sum p u. All of these take k = 16c numbers per patch instead of d, and written out
     by hand two to three times fewer calls than autograd makes, which is what costs at a batch of 32.
     """
 
@@ -136,7 +136,7 @@ class BasicViT(nn.Module):
         block, norm = self.last, self.last.norm1
         wq, wk, wv = (rearrange(w, "(h w) d -> h w d", h=block.heads) for w in block.qkv.weight.chunk(3))
         bq, _, bv = block.qkv.bias.chunk(3)
-        # Before the first block the class token is the same for all pictures, so its query is too.
+        # Before the first block the class token is the same for all images, so its query is too.
         cls = (self.cls + self.positions[:, :1])[0, 0]
         c = F.layer_norm(cls, cls.shape, eps=norm.eps)
         q = F.linear(c * norm.weight + norm.bias, wq.flatten(0, 1), bq).view(block.heads, 1, -1)

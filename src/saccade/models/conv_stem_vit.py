@@ -58,7 +58,7 @@ class Block(nn.Module):
 class ConvStemViT(nn.Module):
     """(n, c, 32, 32) -> (n, classes). `attention(x)`: one map a pass, (n, heads, 1 + tokens, 1 + tokens).
 
-    Token 0 has no picture: only its learned place, so it is a class token; but it is read out like all others.
+    Token 0 stands for no patch: it has only its learned place, so it is a class token; it is read out like all others.
     With `noise` its patch is drawn anew, uniformly, at every call.
     """
 
@@ -75,7 +75,7 @@ class ConvStemViT(nn.Module):
 
     def tokens(self, x: Tensor) -> Tensor:
         if x.shape[-2:] != (SIDE, SIDE):
-            raise SaccadeError(f"this net reads {SIDE}x{SIDE} images, not {x.shape[-2]}x{x.shape[-1]}.")
+            raise SaccadeError(f"this model reads {SIDE}x{SIDE} images, not {x.shape[-2]}x{x.shape[-1]}.")
         x = rearrange(self.stem(x), "n c (h p) (w q) -> n (h w) (c p q)", p=self.patch, q=self.patch)
         extra = torch.rand_like(x[:, :1]) if self.noise else torch.zeros_like(x[:, :1])
         return self.embed(torch.cat([extra, x], 1)) + self.positions

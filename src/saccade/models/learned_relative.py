@@ -37,7 +37,7 @@ def learned_relative(
     """Transformer with learned relative positions, and content unless content=False; 29 484 282 parameters.
 
     hierarchical is shared and frozen_keys at once. key_content=False: queries meet positions only. value_maps: each
-    head has a value map of its own in front of the shared output map, as the reproduction's 16-head nets have.
+    head has a value map of its own in front of the shared output map, as the reproduction's 16-head models have.
     Dropout as in quadratic. transposed_content is a slip of the reproduction's code: content is compared at mirrored
     pixels.
     """

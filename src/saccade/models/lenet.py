@@ -1,4 +1,4 @@
-"""The small convolution net of de Kruijff 2022, Sec. 3.1; in shape the LeNet-5 of many tutorials."""
+"""The small convolutional model of de Kruijff 2022, Sec. 3.1; in shape the LeNet-5 of many tutorials."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ class Skeleton(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if x.shape[-2:] != (32, 32):
-            raise SaccadeError(f"this net reads 32x32 images, not {x.shape[-2]}x{x.shape[-1]}.")
+            raise SaccadeError(f"this model reads 32x32 images, not {x.shape[-2]}x{x.shape[-1]}.")
         return self.readout(conv_relu_pool(self.second, conv_relu_pool(self.first, x)))
 
 
 class LeNet(Skeleton):
-    """The skeleton with convolutions, which knows how to be several nets at once."""
+    """The skeleton with convolutions, which knows how to be several models at once."""
 
     def together(self, weights: Mapping[str, Tensor], x: Tensor) -> Tensor:
-        """Logits (r, n, classes) of r such nets; weights by name and pictures have r in front."""
+        """Logits (r, n, classes) of r such models; weights by name and images have r in front."""
         for layer in ("first", "second"):
             x = stacked.conv_relu_pool(x, weights[f"{layer}.weight"], weights[f"{layer}.bias"])
         if self.readout.head == "flatten":

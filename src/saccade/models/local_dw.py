@@ -31,8 +31,8 @@ def local_dw(
     """Depth-wise mixing in place of window attention; 160 583 178 parameters (base), static 73 332 362.
 
     Three switches, in any combination: window (3, 5, 7 ..., 0 for the whole map); shared, one kernel for all positions
-    or weights of their own for each pair; dynamic, a part of the kernel computed from the picture. Sizes are base, tiny
-    and mini, or `patch`, `dims` and `depths`. Whole-map and own weights are made for pictures of `image` pixels; a
+    or weights of their own for each pair; dynamic, a part of the kernel computed from the image. Sizes are base, tiny
+    and mini, or `patch`, `dims` and `depths`. Whole-map and own weights are made for images of `image` pixels; a
     dynamic whole-map kernel is several times slower than any other combination.
     """
 

@@ -1,4 +1,4 @@
-"""ResNet-50, after He et al. 2016, and smaller nets of the same bottleneck blocks for small pictures."""
+"""ResNet-50, after He et al. 2016, and smaller models of the same bottleneck blocks for small images."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from saccade.spec import SaccadeError
 
 @dataclass(frozen=True)
 class Plan:
-    """Stages of channels, blocks and footprints, each behind a 2x2 max-pooling; and the hierarchical net's width and
+    """Stages of channels, blocks and footprints, each behind a 2x2 max-pooling; and the hierarchical model's width and
     pooling, which is all of one width and resolution."""
 
     channels: tuple[int, ...]
@@ -132,7 +132,7 @@ def san(
     Plans: san10, san15, san19, truncated (3 737 056), small and tiny for a CPU. hierarchical (shared and frozen_keys
     at once) takes the plan's flat form: one width and resolution, `depth` passes of two blocks, 3x3; 352 750
     parameters, 356 282 patchwise. flat=True alone is that form with neither. raw_attention and one_key_map are slips
-    of the published hierarchical nets: attention before the norm, and the first block's keys for the second too.
+    of the published hierarchical models: attention before the norm, and the first block's keys for the second too.
     """
     one, frozen = switches(hierarchical, shared, frozen_keys)
     if one_key_map and not frozen:

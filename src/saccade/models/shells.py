@@ -62,7 +62,7 @@ class RelativeEncoder(nn.Module):
     def tokens(self, x: Tensor) -> Tensor:
         """(n, h, w, dim); channels inside each pixel of a patch, as published."""
         if x.shape[-2:] != (SIDE, SIDE):
-            raise SaccadeError(f"this net reads {SIDE}x{SIDE} images, not {x.shape[-2]}x{x.shape[-1]}.")
+            raise SaccadeError(f"this model reads {SIDE}x{SIDE} images, not {x.shape[-2]}x{x.shape[-1]}.")
         return self.embed(rearrange(x, "n c (h p) (w q) -> n h w (p q c)", p=self.patch, q=self.patch))
 
     def forward(self, x: Tensor) -> Tensor:

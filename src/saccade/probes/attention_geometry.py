@@ -54,13 +54,13 @@ def attention_geometry(
         built = models.build(model, images.classes, seed=data.seed, **(args or {})).to(subject.device)
         states["start"] = built.eval()
     ready = subject.prepared(x)
-    centres = {state: quadratic_layers(net) for state, net in states.items()}
+    centres = {state: quadratic_layers(built) for state, built in states.items()}
     if model and centres["trained"]:
         pairs = zip(centres["trained"], centres["start"], strict=True)
         far = torch.cat([(now[0] - was[0]).norm(dim=1) for now, was in pairs])
         yield _row("moved", float(far.mean()), len(far), ingredient="centres")
-    for state, net in states.items():
-        maps = probabilities(net, ready)
+    for state, built in states.items():
+        maps = probabilities(built, ready)
         if state == "trained":
             yield _row("varies", sum(map(_varying_mass, maps)) / len(maps), len(x), ingredient="content")
         for layer, p in enumerate(maps, 1):

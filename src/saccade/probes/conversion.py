@@ -41,21 +41,21 @@ def conversion(
     images = data(data.held_out(split)).head(n)
     said = _answers(subject, images)
     recipe = Recipe(images=steps * batch, batch=batch, optimizer="adamw", lr=lr, watch=0)
-    nets: dict[str, nn.Module] = {"convolution": copy.deepcopy(subject.model)}
-    nets |= {_named(alpha): convolution.convert(subject.model, alpha=alpha or None) for alpha in alphas}
-    for form, net in nets.items():
-        mine = Subject(net, subject.mean, subject.std, subject.device)
+    candidates: dict[str, nn.Module] = {"convolution": copy.deepcopy(subject.model)}
+    candidates |= {_named(alpha): convolution.convert(subject.model, alpha=alpha or None) for alpha in alphas}
+    for form, candidate in candidates.items():
+        mine = Subject(candidate, subject.mean, subject.std, subject.device)
         now = _answers(mine, images)
         yield _row("logit_difference", float((now - said).abs().max()), n, form, "before")
         yield _row("agreement", float((now.argmax(1) == said.argmax(1)).double().mean()), n, form, "before")
-        yield from _state(net, now, images, form, "before")
-        start = [layer.centre.detach().clone() for layer in _layers(net)]
-        for _ in loop.fit(net, data, recipe):
+        yield from _state(candidate, now, images, form, "before")
+        start = [layer.centre.detach().clone() for layer in _layers(candidate)]
+        for _ in loop.fit(candidate, data, recipe):
             pass
         after = _answers(mine, images)
         yield _row("agreement", float((after.argmax(1) == now.argmax(1)).double().mean()), n, form, "after")
-        yield from _state(net, after, images, form, "after")
-        for layer, (was, found) in enumerate(zip(start, _layers(net), strict=True), 1):
+        yield from _state(candidate, after, images, form, "after")
+        for layer, (was, found) in enumerate(zip(start, _layers(candidate), strict=True), 1):
             moved = (found.centre.detach() - was).norm(dim=1)
             yield _row("centre_drift", float(moved.mean()), len(moved), form, "after", layer=layer)
 
@@ -64,18 +64,18 @@ def _named(alpha: float) -> str:
     return f"attention, alpha {alpha:g}" if alpha else "attention, exact"
 
 
-def _layers(net: nn.Module) -> list[ShiftAttention]:
-    return [m for m in net.modules() if isinstance(m, ShiftAttention)]
+def _layers(candidate: nn.Module) -> list[ShiftAttention]:
+    return [m for m in candidate.modules() if isinstance(m, ShiftAttention)]
 
 
 def _answers(subject: Subject, images: Images) -> Tensor:
     return torch.cat([logits for logits, _ in subject.all_logits(images)])
 
 
-def _state(net: nn.Module, logits: Tensor, images: Images, form: str, when: str) -> Iterator[Row]:
+def _state(candidate: nn.Module, logits: Tensor, images: Images, form: str, when: str) -> Iterator[Row]:
     hits = (logits.argmax(1) == images.y).double()
     yield _row("converted_accuracy", float(hits.mean()), len(hits), form, when)
-    for layer, found in enumerate(_layers(net), 1):
+    for layer, found in enumerate(_layers(candidate), 1):
         centre = found.centre.detach()
         values = {
             "lattice_distance": float((centre - centre.round()).norm(dim=1).mean()),

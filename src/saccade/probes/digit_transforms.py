@@ -43,7 +43,7 @@ def digit_transforms(
 
 
 def transformed(images: Pasted, name: str, severity: float, seed: int) -> list[Pasted]:
-    """The pictures with moved ink. The neutral severity gives them untouched, bit for bit."""
+    """The images with moved ink. The neutral severity gives them untouched, bit for bit."""
     if severity == (1 if name == "scale" else 0):
         return [images]
     n, size = len(images), images.scenes.shape[-1]

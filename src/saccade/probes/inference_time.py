@@ -34,29 +34,29 @@ def inference_time(
     images = data(data.held_out()).head(1)
     x = standardise(images.batch(torch.arange(1, device=images.y.device)), subject.mean, subject.std)
     for pair in pairs:
-        nets = [
+        timed = [
             models.build(pair["model"], images.classes, seed=data.seed, **pair[form]).to(subject.device).eval()
             for form in FORMS
         ]
-        found = alternate(nets, x, repeats)
-        for form, net, seconds in zip(FORMS, nets, found, strict=True):
+        found = alternate(timed, x, repeats)
+        for form, model, seconds in zip(FORMS, timed, found, strict=True):
             at = Settings(
                 family=pair["family"], size=pair["size"], form=form.upper(), device=subject.device.partition(":")[0]
             )
             yield Row("milliseconds", 1000 * statistics.median(seconds), len(seconds), at)
-            yield Row("timed_parameters", models.parameters(net), 1, at)
+            yield Row("timed_parameters", models.parameters(model), 1, at)
 
 
-def alternate(nets: Sequence[nn.Module], x: Tensor, repeats: int) -> list[list[float]]:
+def alternate(timed: Sequence[nn.Module], x: Tensor, repeats: int) -> list[list[float]]:
     """Seconds of each model's answers, taken in turns."""
-    found: list[list[float]] = [[] for _ in nets]
+    found: list[list[float]] = [[] for _ in timed]
     with torch.no_grad():
-        for net in nets:
-            net(x)  # the first call pays for set-up
+        for model in timed:
+            model(x)  # the first call pays for set-up
         while len(found[0]) < repeats and (len(found[0]) < FEWEST or max(map(sum, found)) < ENOUGH):
-            for net, seconds in zip(nets, found, strict=True):
+            for model, seconds in zip(timed, found, strict=True):
                 began = time.perf_counter()
-                answer = net(x)
+                answer = model(x)
                 if answer.device.type != "cpu":
                     answer.sum().item()  # waits for the device
                 seconds.append(time.perf_counter() - began)

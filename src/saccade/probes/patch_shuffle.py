@@ -24,7 +24,7 @@ def patch_shuffle(
 ) -> Iterator[Row]:
     """Accuracy after the squares of a g x g grid have been shuffled, and how often the answer stays as it was.
 
-    A bag of local features does not notice; grid 1 is the picture as it is.
+    A bag of local features does not notice; grid 1 is the image as it is.
     """
     split = data.held_out(split)
     images = data(split).head(n)
@@ -48,7 +48,7 @@ def shuffled(x: Tensor, order: Tensor, grid: int) -> Tensor:
     """x: (n, c, h, w); square i of the result is square order[:, i] of x, row by row."""
     if grid < 1 or x.shape[-2] % grid or x.shape[-1] % grid:
         raise SaccadeError(
-            f"a grid of {grid} does not divide pictures of {x.shape[-2]}x{x.shape[-1]} pixels; choose one that does."
+            f"a grid of {grid} does not divide images of {x.shape[-2]}x{x.shape[-1]} pixels; choose one that does."
         )
     if grid == 1:
         return x

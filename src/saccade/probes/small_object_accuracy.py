@@ -32,9 +32,9 @@ def small_object_accuracy(
     route: Route = "clean",
     of: AnySet | Literal[""] = "",
 ) -> Iterator[Row]:
-    """Accuracy on n objects pasted on large pictures: by scale and backdrop, by place in thirds, by large picture.
+    """Accuracy on n objects pasted on large images: by scale and backdrop, by place in thirds, by large image.
 
-    Objects are of the set that the data is made from (or `of`), pictures of the size of its pictures (or `size`).
+    Objects are of the set that the data is made from (or `of`), images of the size of its images (or `size`).
     """
     side, name = size or side_of(data), drawn_from(data, of)
     for backdrop in backdrops:
@@ -60,7 +60,7 @@ def _parts(images: SmallObjects, right: np.ndarray, at: Settings) -> Iterator[Ro
                     )
     if len(images.behind.names) > 1:
         which = images.which.cpu().numpy()
-        for i, picture in enumerate(images.behind.names):
+        for i, name in enumerate(images.behind.names):
             here = right[which == i]
             if len(here):
-                yield Row("object_accuracy_by_picture", float(here.mean()), len(here), Settings(at, picture=picture))
+                yield Row("object_accuracy_by_picture", float(here.mean()), len(here), Settings(at, picture=name))

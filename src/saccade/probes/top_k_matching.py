@@ -1,4 +1,4 @@
-"""Of four things in one picture, how many are among the four best answers?   Feer et al. 2022, Table 2 and Figure 5"""
+"""Of four things in one image, how many are among the four best answers?   Feer et al. 2022, Table 2 and Figure 5"""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def top_k_matching(
 ) -> Iterator[Row]:
     """Matches between the k best answers and the classes of n mosaics: mean, histogram, by tile, and by chance.
 
-    Mosaics are of the set that the data is made from (or `of`), at the size of its pictures (or `size`).
+    Mosaics are of the set that the data is made from (or `of`), at the size of its images (or `size`).
     """
     images = mosaic(
         "test", seed=data.seed, of=drawn_from(data, of), n=n, size=size or side_of(data), crop=crop, route=route
@@ -59,14 +59,14 @@ def top_k_matching(
 
 
 def drawn_from(data: Source, of: str) -> str:
-    """The set whose pictures a probe draws its own from: the one asked for, or the one the data is made from."""
+    """The set whose images a probe draws its own from: the one asked for, or the one the data is made from."""
     known = registry.card("data", data.name).args
     if not of and "of" not in known:
-        raise SaccadeError(f"{data.name} does not say which set its pictures are from; name one, as in of=cifar10.")
+        raise SaccadeError(f"{data.name} does not say which set its images are from; name one, as in of=cifar10.")
     return of or str(data.args.get("of", known["of"]))
 
 
 def side_of(data: Source) -> int:
-    """Pixels on a side of the pictures that a model of this data takes."""
+    """Pixels on a side of the images that a model of this data takes."""
     images = data(registry.card("data", data.name).extra.get("watch", "test"))
     return images.batch(torch.arange(1, device=images.y.device)).shape[-1]

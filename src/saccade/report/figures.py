@@ -274,7 +274,7 @@ def line(
     shade: float = 0.5,
     gaps: Sequence[Mapping[str, Any]] = (),
 ) -> Line:
-    """A line from numbers a seed, for quantities that a study computes itself."""
+    """A line from numbers per seed, for quantities that a study computes itself."""
     points = [(_number(x), s) for x, s in curve.items() if s]
     return Line(
         label,

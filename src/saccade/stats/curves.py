@@ -18,7 +18,7 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
 
 NOISE_FLOOR = 0.25  # see `find_peak`
-Series = Mapping[int, float]  # one number a seed
+Series = Mapping[int, float]  # one number per seed
 
 
 @dataclass(frozen=True)

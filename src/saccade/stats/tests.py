@@ -1,4 +1,4 @@
-"""Intervals and tests over seeds: one number a seed, two arms compared on the seeds they share."""
+"""Intervals and tests over seeds: one number per seed, two arms compared on the seeds they share."""
 
 from __future__ import annotations
 
@@ -265,7 +265,7 @@ def effect_of(p: float, n: int) -> float:
 class PowerLaw:
     """error = exp(log_prefactor) · size^exponent, fitted seed by seed from sizes[0] to sizes[-1].
 
-    `residuals` are in log error, one row a seed and one column a size; `r2` is the share of the seeds' own
+    `residuals` are in log error, one row per seed and one column per size; `r2` is the share of the seeds' own
     variance over sizes that the fits explain.
     """
 
@@ -331,10 +331,10 @@ def curve_arrays(x: Sequence[float], errors: Any) -> tuple[NDArray[np.float64], 
     try:
         at, rows = np.asarray(x, dtype=float), np.asarray(errors, dtype=float)
     except (TypeError, ValueError):
-        raise SaccadeError("a curve needs numbers, one row a seed and one column a size.") from None
+        raise SaccadeError("a curve needs numbers, one row per seed and one column per size.") from None
     if at.ndim != 1 or rows.ndim != 2 or rows.shape[1] != len(at) or not rows.size:
         raise SaccadeError(
-            f"a curve at {at.size} sizes needs one row a seed and one column a size, shape "
+            f"a curve at {at.size} sizes needs one row per seed and one column per size, shape "
             f"(seeds, {at.size}), not {rows.shape}."
         )
     if not (np.isfinite(at).all() and (at > 0).all() and (np.diff(at) > 0).all()):

@@ -17,7 +17,7 @@ from saccade.data.images import Source
 from saccade.spec import Settings
 from saccade.subjects.subject import Subject
 
-PART = 64  # images per forward pass: the maps of small nets then stay in a CPU's cache
+PART = 64  # images per forward pass: the maps of small models then stay in a CPU's cache
 Change = Callable[[Tensor, Tensor], Tensor]  # images in [0, 1] and their places in the split -> images in [0, 1]
 
 

@@ -1,6 +1,6 @@
 """Scores of any model, held against labels: top-1 accuracy and top-k matching, from a probe or from files.
 
-Among equal scores the class with the lower number comes first; `ties` counts the pictures where that decides.
+Among equal scores the class with the lower number comes first; `ties` counts the images where that decides.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ PERHAPS = {
     "key",
     "number",
 }
-K = 4  # where labels do not say how many classes a picture shows
+K = 4  # where labels do not say how many classes an image shows
 SHOWN = 40  # characters of a cell that a sentence quotes
 
 
@@ -105,7 +105,7 @@ def read(file: str | Path) -> Sheet:
         raise SaccadeError(f"{file} has no numbers in it.")
     for i, line in rows:
         if not line.strip():
-            raise SaccadeError(f"{file}, line {i} is empty; every picture needs its row.")
+            raise SaccadeError(f"{file}, line {i} is empty; every image needs its row.")
     mark = next((m for m in (",", ";", "\t") if m in rows[0][1]), None)
     first, names = _cells(rows[0][1], mark), False
     counted = len(first) > 2 and first == [str(i) for i in range(len(first))]
@@ -206,7 +206,7 @@ def _slowly(file: str, rows: list[tuple[int, str]], mark: str | None) -> Iterato
 
 
 def read_scores(file: str | Path) -> Sheet:
-    """(n, classes), one row a picture."""
+    """(n, classes), one row per image."""
     import numpy as np
 
     sheet = read(file)
@@ -221,7 +221,7 @@ def read_scores(file: str | Path) -> Sheet:
 
 
 def read_labels(file: str | Path, scores: Sheet) -> NDArray[np.bool_]:
-    """(n, classes): which classes a picture shows, from numbers of classes or from rows of 0 and 1."""
+    """(n, classes): which classes an image shows, from numbers of classes or from rows of 0 and 1."""
     import numpy as np
 
     sheet = read(file)
@@ -236,7 +236,7 @@ def read_labels(file: str | Path, scores: Sheet) -> NDArray[np.bool_]:
         )
     if len(values) != n:
         raise SaccadeError(
-            f"{file} has {len(values)} rows and {scores.file} has {n}; both need one row a picture, in the same order."
+            f"{file} has {len(values)} rows and {scores.file} has {n}; both need one row per image, in the same order."
         )
     _same_images(sheet, scores)
     if values.shape[1] == classes:
@@ -269,7 +269,7 @@ def _same_images(labels: Sheet, scores: Sheet) -> None:
 def compare(scores: str | Path, labels: str | Path, probes: Sequence[str] = (), k: int = 0) -> dict[str, Any]:
     """What score files say, as plain values. Images are the replicates: n counts them.
 
-    By default accuracy for one class a picture, else top-k matching with k as many as there are classes in a picture.
+    By default accuracy for one class per image, else top-k matching with k as many as there are classes in an image.
     """
     sheet = read_scores(scores)
     present = read_labels(labels, sheet)
@@ -285,7 +285,7 @@ def compare(scores: str | Path, labels: str | Path, probes: Sequence[str] = (), 
 
 
 def accuracy(scores: Numbers, present: NDArray[np.bool_]) -> dict[str, Any]:
-    """How often the class with the highest score is present, with its Wilson interval over pictures."""
+    """How often the class with the highest score is present, with its Wilson interval over images."""
     right = int((top(scores, 1) & present).sum())
     share = stats.proportion(right, len(scores))
     return {
@@ -301,14 +301,14 @@ def accuracy(scores: Numbers, present: NDArray[np.bool_]) -> dict[str, Any]:
 
 
 def matching(scores: Numbers, present: NDArray[np.bool_], k: int = 0) -> dict[str, Any]:
-    """How many of the k highest classes are present: mean with t interval over pictures, histogram, and by chance."""
+    """How many of the k highest classes are present: mean with t interval over images, histogram, and by chance."""
     import numpy as np
 
     shown, classes = present.sum(1), scores.shape[1]
     if not k:
         if shown.min() != shown.max():
             raise SaccadeError(
-                f"pictures show from {shown.min()} to {shown.max()} classes; say how many answers count, as in --k 4."
+                f"images show from {shown.min()} to {shown.max()} classes; say how many answers count, as in --k 4."
             )
         k = int(shown[0]) if shown[0] > 1 else min(K, classes)
     counts = (top(scores, k) & present).sum(1)
@@ -334,24 +334,24 @@ def matching(scores: Numbers, present: NDArray[np.bool_], k: int = 0) -> dict[st
 
 def sentences(told: dict[str, Any]) -> Iterator[str]:
     """What `compare` found, to be read."""
-    yield f"{told['n']:,} pictures, {told['classes']} classes"
+    yield f"{told['n']:,} images, {told['classes']} classes"
     if "accuracy" in told:
         a = told["accuracy"]
         yield (
             f"accuracy {100 * a['value']:.2f} % [{100 * a['low']:.2f}, {100 * a['high']:.2f}] (95 % Wilson interval "
-            f"over pictures); by chance {100 * a['by_chance']:.2f} %"
+            f"over images); by chance {100 * a['by_chance']:.2f} %"
         )
     if "top_k_matching" in told:
         m = told["top_k_matching"]
-        interval = "" if m["low"] is None else f" [{m['low']:.3f}, {m['high']:.3f}] (95 % t interval over pictures)"
+        interval = "" if m["low"] is None else f" [{m['low']:.3f}, {m['high']:.3f}] (95 % t interval over images)"
         yield f"top-{m['k']} matching {m['mean']:.4g}{interval}; by chance {m['by_chance']['mean']:.4g}"
         yield "matches    " + "".join(f"{i:>8}" for i in range(m["k"] + 1))
-        yield "pictures   " + "".join(f"{count:>8}" for count in m["histogram"])
+        yield "images     " + "".join(f"{count:>8}" for count in m["histogram"])
         yield "share      " + "".join(f"{count / m['n']:>8.4f}" for count in m["histogram"])
         yield "by chance  " + "".join(f"{share:>8.4f}" for share in m["by_chance"]["histogram"])
     for name in PROBES:
         if told.get(name, {}).get("ties"):
             yield (
-                f"{told[name]['ties']:,} pictures have equal scores at the edge of what counts for {name}; there "
+                f"{told[name]['ties']:,} images have equal scores at the edge of what counts for {name}; there "
                 "the class with the lower number goes first"
             )

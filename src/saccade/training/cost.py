@@ -16,13 +16,13 @@ from saccade.training.loop import check_device
 from saccade.training.optimizer import make_optimizer
 
 CONTEXT = 600 * 2**20  # bytes that a process takes of a GPU before its first tensor, about
-ENOUGH = 0.2  # seconds to time: a study has dozens of nets, and the answer is only for a plan
+ENOUGH = 0.2  # seconds to time: a study has dozens of models, and the answer is only for a plan
 
 
 def cost(run: Run, device: str = "cpu") -> dict[str, float]:
-    """Seconds of a step, as a fixed part and a part a picture, and of a picture answered; the run's own net and data.
+    """Seconds of a step (a fixed part and a part per image) and of an answer for one image, of this run's model.
 
-    Fitted through the run's batch and a quarter of it, so that one measurement serves every batch of this net.
+    Fitted through the run's batch and a quarter of it, so that one measurement serves every batch of this model.
     """
     check_device(run.recipe, device)
     images = Source(run.data, run.data_args, run.seed, device)("train")
@@ -45,7 +45,7 @@ def cost(run: Run, device: str = "cpu") -> dict[str, float]:
     some = images.head(64)
     told = {
         "step_seconds": fixed,
-        "picture_seconds": each,
+        "image_seconds": each,
         "parameters": models.parameters(model),
         "answer_seconds": _time(lambda: subject.correct(some)) / len(some),
         "resident": resident(),
@@ -66,7 +66,7 @@ def resident() -> float:
 
 
 def line(few: int, t_few: float, many: int, t_many: float) -> tuple[float, float]:
-    """The straight line of time over pictures through two measurements, without a negative part."""
+    """The straight line of time over images through two measurements, without a negative part."""
     slope = (t_many - t_few) / (many - few) if many > few else t_many / many
     slope = min(max(slope, 0.0), t_many / many)  # noise must not make a fixed part below zero
     return t_many - slope * many, slope

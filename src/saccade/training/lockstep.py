@@ -1,6 +1,6 @@
-"""Runs of one small net, step by step together: stacked weights, one backward pass, one update for all of them.
+"""Runs of one small model, step by step together: stacked weights, one backward pass, one update for all of them.
 
-A small net's step is mostly the asking, not the work. A run asks for its steps (`Ask`); whoever drives it answers,
+A small model's step is mostly the asking, not the work. A run asks for its steps (`Ask`); whoever drives it answers,
 one run by itself (`alone`) or several at once (`together`). Runs keep their own data, order, curve and state: on the
 machines tried they end with the same bits either way; elsewhere the last digits may differ, as between two machines.
 """
@@ -155,7 +155,7 @@ class _Group:
 
 
 def fits(asks: Sequence[Ask]) -> bool:
-    """Whether these can be stacked: one kind of net that knows how, one recipe, one shape, a step done already."""
+    """Whether these can be stacked: one kind of model that knows how, one recipe, one shape, a step done already."""
     first = asks[0]
     return (
         len(asks) > 1
@@ -172,9 +172,9 @@ def fits(asks: Sequence[Ask]) -> bool:
 
 
 class Stack:
-    """The weights of several nets and their gradients as stacks; the nets' own are views into them.
+    """The weights of several models and their gradients as stacks; the models' own are views into them.
 
-    The update goes net by net, tensor by tensor, though in one call: its vector and its scalar code round differently,
+    The update goes model by model, tensor by tensor, but in one call: its vector and scalar code round differently,
     and which one an element meets depends on where its tensor ends.
     """
 

@@ -61,7 +61,7 @@ def _loop(model: nn.Module, data: Source, recipe: Recipe, resume: bytes | None, 
     progress = Progress(recipe, size, batches.per_epoch, data.device, team)
     split = registry.card("data", data.name).extra.get("watch", "test")
     held_out, subject = data(split).head(WATCHED), Subject(model, images.mean, images.std, data.device)
-    net, optimizer = team.wrap(model.train()), make_optimizer(recipe, model)
+    wrapped, optimizer = team.wrap(model.train()), make_optimizer(recipe, model)
     if resume is not None:
         progress.restore(restore(resume, model, optimizer))
 
@@ -76,7 +76,7 @@ def _loop(model: nn.Module, data: Source, recipe: Recipe, resume: bytes | None, 
 
             def learn(x: Tensor = x, y: Tensor = y) -> tuple[Tensor, Tensor]:
                 with torch.autocast(x.device.type, torch.bfloat16, enabled=recipe.precision == "mixed"):
-                    logits = net(x)
+                    logits = wrapped(x)
                     loss = F.cross_entropy(logits, y, label_smoothing=recipe.label_smoothing)
                 optimizer.zero_grad(set_to_none=True)
                 loss.backward()

