@@ -222,6 +222,19 @@ def document(found: Row) -> str:
             for c in found["cost_model"]
         ],
     )
+    explorer = _markdown(
+        ("what", "setting", "aim", "measured", "beside"),
+        [
+            (
+                e["name"],
+                e["setting"],
+                f"{e['aim']:g} {e['unit']}" if e["aim"] else "",
+                f"**{e['value']:.3g} {e['unit']}**{busy(e)}",
+                e["beside"],
+            )
+            for e in found.get("explorer", ())
+        ],
+    )
     missing = "".join(f"- {text}\n" for text in found["absent"])
     return PAGE.format(
         cpu=said["cpu"],
@@ -237,6 +250,7 @@ def document(found: Row) -> str:
         kept=kept,
         growth=growth,
         model=model,
+        explorer=explorer if found.get("explorer") else "Not measured in this run.",
         arms=_arms(found.get("arms", ())),
         load=said["load"],
         most=load.MOST,
@@ -316,6 +330,13 @@ Time of a step as a straight line over the batch, fitted on the machine at hand 
 it, once for each model of a study. Here fitted at 32 and 8, asked about 128:
 
 {model}
+
+## The explorer
+
+What somebody waits for in Debian's Chromium on the same machine, the server beside it; a lab written by a program, and
+the small models that come with the package.
+
+{explorer}
 
 ## Why it is faster
 
