@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks import explorer, load, page, processes, scaling
+from benchmarks import explorer, lab, load, page, processes, scaling
 from benchmarks.measure import FRESH_PAGES
 
 Row = dict[str, Any]
@@ -36,6 +36,7 @@ def run(quick: bool, only: str, tell: Callable[[str], None]) -> Row:
         "machine": page.machine(),
         "quick": quick,
         "rows": [],
+        "lab": [],
         "absent": [],
         "kept": [],
         "explorer": [],
@@ -70,6 +71,11 @@ def run(quick: bool, only: str, tell: Callable[[str], None]) -> Row:
             with load.watched() as beside:
                 row = measure()
             add(row | beside)
+    for name, make in lab.parts(quick).items():
+        if only in name:
+            for row in lab.beside_others(make):
+                found["lab"].append(row)
+                tell(page.lab_line(row))
     by_name = {(r["name"], r["setting"], r["against"]): r for r in rows}
     for line in inside("memory", {**FRESH_PAGES, **one_thread}, quick, only):
         row = by_name[line["row"]["name"], line["row"]["setting"], line["row"]["against"]]
@@ -120,7 +126,7 @@ def main() -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, "utf-8")
             print(f"written: {path}")
-    if busy := [r["name"] for r in found["rows"] if load.is_busy(r)]:
+    if busy := [r["name"] for r in (*found["rows"], *found["lab"]) if load.is_busy(r)]:
         print(f"measured beside other programs, to be measured again on an idle machine: {', '.join(busy)}")
     if unequal := [r["name"] for r in found["rows"] if not r["is_equal"]]:
         raise SystemExit(f"not the same function: {', '.join(unequal)}")

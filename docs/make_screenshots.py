@@ -2,9 +2,9 @@
 
     saccade demo --lab shots
     saccade run attention_as_convolution --scale smoke --lab shots
-    saccade profile 0b80af830364 --data digits_on_backgrounds --n 200 --lab shots    # cnn_x64 of the package
-    saccade profile 33490c128e9e --data digits_on_backgrounds --n 200 --lab shots    # mha_x64
-    python docs/make_screenshots.py shots
+    saccade profile shipped:cnn_x64 --data digits_on_backgrounds --n 200 --lab shots
+    saccade profile shipped:cnn_x8 --data digits_on_backgrounds --n 200 --lab shots
+    python docs/make_screenshots.py shots [NAME ...]
 
 Needs playwright and a Chromium on PATH.
 """
@@ -47,8 +47,13 @@ def to_top_of(page: Page, selector: str) -> None:
     page.evaluate(f"document.querySelector('{selector}').scrollIntoView({{behavior: 'instant'}})")
 
 
+def is_wide(page: Page) -> bool:
+    return page.viewport_size is not None and page.viewport_size["width"] > 600
+
+
 def claim(page: Page) -> None:
     wait_for(".claim-body dl")(page)
+    page.wait_for_timeout(1000)  # the page itself goes there too
     to_top_of(page, ".claim[open]")
 
 
@@ -56,9 +61,9 @@ def figure(page: Page) -> None:
     """The pointer on a point, so that its values are shown."""
     wait_for("#figure-fig10_translation svg")(page)
     to_top_of(page, "#figure-fig10_translation")
-    plot = page.locator("#figure-fig10_translation svg").last.bounding_box()
-    assert plot is not None
-    page.mouse.move(plot["x"] + 0.2 * plot["width"], plot["y"] + 0.5 * plot["height"])
+    point = page.locator("#figure-fig10_translation svg circle").nth(2).bounding_box()
+    assert point is not None
+    page.mouse.move(point["x"] + point["width"] / 2, point["y"] + point["height"] / 2)
 
 
 def compare(page: Page) -> None:
@@ -70,7 +75,7 @@ def compare(page: Page) -> None:
             f"td.{letter} button"
         ).click()
     wait_for(".difference")(page)
-    to_top_of(page, ".controls")
+    to_top_of(page, ".figure" if is_wide(page) else ".against")
 
 
 def answered(page: Page) -> None:
@@ -88,8 +93,7 @@ def moved(page: Page) -> None:
 def centres(page: Page) -> None:
     wait_for(".contours")(page)
     page.wait_for_timeout(500)
-    if page.viewport_size and page.viewport_size["width"] < 600:
-        to_top_of(page, ".look-models")
+    page.evaluate("document.querySelector('.centres').scrollIntoView({behavior: 'instant', block: 'center'})")
 
 
 def pages(lab: Lab) -> dict[str, tuple[str, Act]]:
@@ -128,7 +132,7 @@ def take(page: Page, name: str, folder: Path) -> None:
     image.save(folder / f"{name}.webp", quality=QUALITY, method=6)
 
 
-def main(root: str) -> None:
+def main(root: str, *only: str) -> None:
     FOLDER.mkdir(exist_ok=True)
     with server(Path(root)) as address, sync_playwright() as play:
         browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
@@ -139,7 +143,7 @@ def main(root: str) -> None:
                 )
                 context.set_default_timeout(PATIENCE)
                 for name, (where, act) in pages(Lab(root)).items():
-                    if colours == "dark" and name != "look":
+                    if (colours == "dark" and name != "look") or (only and name not in only):
                         continue
                     page = context.new_page()
                     page.goto(address + where)
@@ -153,4 +157,4 @@ def main(root: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else "lab")
+    main(*(sys.argv[1:] or ["lab"]))

@@ -120,6 +120,7 @@ def test_a_whole_page():
         "machine": page.machine(),
         "rows": rows,
         "absent": ["a peer: absent"],
+        "lab": [{"name": "answer", "setting": "9 runs", "aim": 1.0, "seconds": 0.5, "beside": "", "others": 0.0}],
         "gemm": 9e10,
         "seconds": 3.0,
         "quick": False,
@@ -141,7 +142,8 @@ def test_a_whole_page():
     text = page.document(json.loads(json.dumps(found)))
     assert "| held | tiny | 1 MiB | 8 MiB | 5 | **8.0** |" in text and "- a peer: absent" in text
     assert "| dragged | 40 moves | 100 ms | **42 ms** | so |" in text
-    assert "made up" in page.table(found)
+    assert "made up" in page.table(found) and "answer (9 runs): aim below 1 s, measured 500 ms" in page.table(found)
+    assert "| answer | 9 runs | below 1 s | **500 ms** |  |" in text
 
 
 def test_a_full_run_writes_and_a_quick_one_does_not(monkeypatch, tmp_path, capsys):
@@ -150,6 +152,7 @@ def test_a_full_run_writes_and_a_quick_one_does_not(monkeypatch, tmp_path, capsy
         "machine": page.machine(),
         "rows": [row],
         "absent": [],
+        "lab": [{"name": "answer", "setting": "9 runs", "aim": 1.0, "seconds": 0.5, "beside": "", "others": 0.0}],
         "gemm": 9e10,
         "seconds": 3.0,
         "quick": False,
