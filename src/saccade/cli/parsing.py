@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import difflib
 import functools
-import inspect
 import io
 import json
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import tyro
 from tyro.conf import FlagCreatePairsOff
 
+from saccade.cli import mistakes
 from saccade.cli.output import tell
-from saccade.errors import SaccadeError, quoted, suggest
+from saccade.errors import SaccadeError, quoted
 
 MOST_SEEDS = 10_000
 
@@ -51,39 +49,15 @@ def command(name: str | None = None) -> Callable[[Callable[..., None]], Callable
 
 
 def parse(words: Sequence[str]) -> Callable[[], None]:
-    """The bound command. A parse error becomes one sentence instead of the parser's framed paragraph."""
-    told = io.StringIO()
+    """The bound command. Of words that the parser refuses we say ourselves what is wrong: one sentence, no frame."""
     try:
-        with contextlib.redirect_stderr(told):
+        with contextlib.redirect_stderr(io.StringIO()):
             bound: Callable[[], None] = app.cli(prog="saccade", args=list(words), config=(FlagCreatePairsOff,))
         return bound
     except SystemExit as error:
         if not error.code:
             raise
-        lines = [line.strip("│ ") for line in told.getvalue().splitlines()[1:]]  # the first is the frame's title
-        rules = [i for i, line in enumerate(lines) if set(line) <= set("─╰╯")]
-        rules.append(len(lines))
-        known = re.search(r"Available subcommands: ([^.]*)", " ".join(lines[: rules[0] + 3]))
-        if known and words and not words[0].startswith("-"):
-            names = known[1].partition(" ─")[0].replace(" ", "").split(",")
-            raise SaccadeError(suggest("command", words[0], names, "saccade --help")) from None
-        asked = f"saccade {words[0]} --help" if words and not words[0].startswith("-") else "saccade --help"
-        if "Unrecognized" in told.getvalue() and words and words[0] in _commands:
-            raise SaccadeError(_unknown_option(words, asked)) from None
-        hint = "."
-        raise SaccadeError(f"{' '.join(lines[: rules[0]]).rstrip('.')}{hint} ({asked})") from None
-
-
-def _unknown_option(words: Sequence[str], asked: str) -> str:
-    """The sentence for what a command does not take: the nearest option of this command, not of another."""
-    known = ["--" + name.replace("_", "-") for name in inspect.signature(_commands[words[0]]).parameters]
-    given = [word.partition("=")[0] for word in words[1:]]
-    wrong = next((word for word in given if word.startswith("-") and word.replace("_", "-") not in known), "")
-    if not wrong:
-        return f"saccade {words[0]} takes no such word among {quoted(' '.join(words[1:]))} ({asked})."
-    near = difflib.get_close_matches(wrong, known, n=1, cutoff=0.5)
-    hint = f"; did you mean {near[0]}?" if near else "."
-    return f"saccade {words[0]} has no option {quoted(wrong)}{hint} ({asked})"
+        raise SaccadeError(mistakes.sentence(_commands, words)) from None
 
 
 def settings(words: Sequence[str]) -> dict[str, Any]:
@@ -113,6 +87,21 @@ def seed_range(text: str) -> range:
     if seeds.stop - seeds.start > MOST_SEEDS:  # len() fails on the largest ranges
         raise SaccadeError(f"--seeds names at most {MOST_SEEDS:,} seeds, not {quoted(text)}.")
     return seeds
+
+
+def seed_count(text: str) -> int | None:
+    """How many seeds of a study: N, or 0:N; nothing where nothing was asked for."""
+    if not text:
+        return None
+    if ":" in text:
+        seeds = seed_range(text)
+        if seeds.start:
+            raise SaccadeError(f"the seeds of a study begin with 0, so --seeds takes 10 or 0:10, not {quoted(text)}.")
+        return seeds.stop
+    try:
+        return int(text)
+    except ValueError:
+        raise SaccadeError(f"--seeds takes a number of seeds, as in 10 or 0:10, not {quoted(text)}.") from None
 
 
 def seconds_of(text: str) -> float:
