@@ -16,7 +16,7 @@ A laboratory for the inductive biases of vision models.
 First:  saccade demo                                       minutes: a first study on real data, end to end
 Then:   saccade run digits_on_backgrounds --scale small    verdicts with intervals
 
-commands (saccade COMMAND --help tells more):
+commands (saccade COMMAND --help says more):
 """
 
 COMMANDS = ("commands", "care", "models", "demo", "cluster", "web")  # files of cli/

@@ -133,7 +133,7 @@ def test_an_observer_with_an_old_view_does_not_take_away_the_lease_of_a_successo
     old = lease.look(path)
     lease.believe_dead("theirs")
     mine = lease.take(path)
-    assert lease._bury(path, old) is False and mine.held()
+    assert lease._remove_dead(path, old) is False and mine.held()
 
 
 def test_an_undertaker_that_died_blocks_nobody(path):

@@ -31,7 +31,7 @@ CHUNK = 128  # images at once; all maps of a chunk are held
 class Maps:
     """Maps of n images; those of a layer are (n, heads, side, side) and sum to one over the patches.
 
-    What the class token keeps for itself is left out of them, and told by `kept` (n, heads) for each layer.
+    What the class token keeps for itself is left out of them, and given by `kept` (n, heads) for each layer.
     """
 
     layers: tuple[Tensor, ...]

@@ -85,34 +85,34 @@ def lab(
     if action == "merge":
         if not other or not (Path(other) / "runs").is_dir():
             raise SaccadeError(f'saccade lab merge takes the folder of another lab, not "{other}".')
-        told: dict[str, Any] = dict(here.open().merge(Lab(other), dry_run))
+        result: dict[str, Any] = dict(here.open().merge(Lab(other), dry_run))
     elif action == "export":
         if not other:
             raise SaccadeError("saccade lab export takes the file to write, as in saccade lab export runs.jsonl.xz.")
         keys = [t.run.key for name in study for t in pipeline.open_session(name, scale, lab).tasks] if study else None
-        told = {"file": other, "runs": export.write(here, Path(other), keys, study)}
+        result = {"file": other, "runs": export.write(here, Path(other), keys, study)}
     elif action == "import":
         if not other:
             raise SaccadeError("saccade lab import takes the file of an export.")
         came = export.read(here, Path(other))
-        told = {"added": len(came.added), "already here": len(came.already_here), "rows added": came.rows_added}
+        result = {"added": len(came.added), "already here": len(came.already_here), "rows added": came.rows_added}
     elif action == "verify":
-        told = {key: bad for key in here.keys() if (bad := here.damage(key))}  # noqa: SIM118
+        result = {key: bad for key in here.keys() if (bad := here.damage(key))}  # noqa: SIM118
     else:
-        told = dict(here.prune(dry_run))
+        result = dict(here.prune(dry_run))
     if json:
-        out(told)
-    elif not told:
+        out(result)
+    elif not result:
         nothing = {"verify": f"{len(here.keys())} runs, every file matches its checksum", "prune": "nothing to remove"}
         print(nothing[action])
     else:
-        for name, value in told.items():
+        for name, value in result.items():
             print(
                 f"{name}: {', '.join(map(str, value)) if isinstance(value, list) else value}"
                 + (" bytes" if action == "prune" else "")
                 + (" damaged" if action == "verify" else "")
             )
-    if action == "verify" and told:
+    if action == "verify" and result:
         say("saccade run STUDY --redo-damaged (and saccade train) sets these runs aside and does them again")
         raise SystemExit(1)
 

@@ -48,22 +48,24 @@ def plan(
         runs or len(opened.tasks), nodes, cores or launch.cores(), life=3600 * node_life, price=price
     )
     figures = forecast.measure(opened.lab, list(cost.seconds.values()))
-    told = forecast.simulate(figures, sweep)
+    ahead = forecast.simulate(figures, sweep)
     if json:
-        out({"figures": plain(figures), "sweep": plain(sweep), "forecast": plain(told)})
+        out({"figures": plain(figures), "sweep": plain(sweep), "forecast": plain(ahead)})
         return
     each = sum(figures.seconds) / max(1, len(figures.seconds))
     lines = {
         "runs": f"{sweep.runs:,}, {duration(each)} of one core each on average, as measured here",
         "cluster": f"{sweep.nodes:,} nodes of {sweep.cores} cores",
-        "time": f"{duration(told.wall)} ({duration(told.ideal)} without overhead, waiting and losses)",
-        "cores": f"{told.core_seconds / 3600:,.1f} hours of training, {100 * told.busy:.0f} % of the cluster's time",
-        "losses": f"{told.lost_nodes:,.1f} nodes lost, {told.redone / 3600:,.2f} core hours done twice, no run lost",
-        "store": f"{told.bytes / 1e9:,.1f} GB in {told.files:,.0f} files, {told.requests:,.0f} requests per second",
-        "index": f"{duration(told.index)} to build, once",
-        "cost": f"{told.cost:,.2f}" if price else f"{told.wall * nodes * sweep.cores / 3600:,.1f} core hours (--price)",
+        "time": f"{duration(ahead.wall)} ({duration(ahead.ideal)} without overhead, waiting and losses)",
+        "cores": f"{ahead.core_seconds / 3600:,.1f} hours of training, {100 * ahead.busy:.0f} % of the cluster's time",
+        "losses": f"{ahead.lost_nodes:,.1f} nodes lost, {ahead.redone / 3600:,.2f} core hours done twice, no run lost",
+        "store": f"{ahead.bytes / 1e9:,.1f} GB in {ahead.files:,.0f} files, {ahead.requests:,.0f} requests per second",
+        "index": f"{duration(ahead.index)} to build, once",
+        "cost": f"{ahead.cost:,.2f}"
+        if price
+        else f"{ahead.wall * nodes * sweep.cores / 3600:,.1f} core hours (--price)",
     }
     for name, text in lines.items():
         print(f"{name:<8} {text}")
-    for text in told.warnings:
+    for text in ahead.warnings:
         print(f"NOTE     {text}")

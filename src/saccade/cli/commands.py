@@ -66,7 +66,7 @@ def show(
     if wanted not in known:
         raise SaccadeError(suggest("model, data set, probe or study", name, known, "saccade list"))
     kind, card = known[wanted]
-    told: dict[str, Any] = {
+    shown: dict[str, Any] = {
         "kind": kind,
         "name": card.name,
         "about": card.about,
@@ -77,10 +77,10 @@ def show(
     if kind == "model":
         from saccade import models
 
-        told["parameters"] = models.parameters(models.build(card.name))
+        shown["parameters"] = models.parameters(models.build(card.name))
     if kind == "study":
         study = registry.study(card.name)
-        told = {
+        shown = {
             "kind": kind,
             "name": card.name,
             "question": study.question,
@@ -91,9 +91,9 @@ def show(
             "figures": [f.name for f in study.figures],
         }
     if json:
-        out(told)
+        out(shown)
         return
-    for field, value in told.items():
+    for field, value in shown.items():
         if isinstance(value, dict):
             print(f"{field}:")
             for k, v in value.items():
@@ -207,11 +207,11 @@ def probe(
     """Measure a model from elsewhere by its scores: text files, comma or space separated."""
     from saccade.subjects import scores as files
 
-    told = files.compare(scores, labels, probe, k)
+    result = files.compare(scores, labels, probe, k)
     if json:
-        out(told)
+        out(result)
     else:
-        print("\n".join(files.sentences(told)))
+        print("\n".join(files.sentences(result)))
 
 
 @command()
@@ -392,11 +392,11 @@ def status(
     import time
 
     while True:
-        told = _status(study, scale, settings(set), lab)
+        result = _status(study, scale, settings(set), lab)
         if json:
-            out(told)
+            out(result)
         else:
-            print("  ".join(f"{k}: {v}" for k, v in told.items()))
+            print("  ".join(f"{k}: {v}" for k, v in result.items()))
         if not watch:
             return
         time.sleep(2)
@@ -413,7 +413,7 @@ def _status(study: str, scale: str, chosen: dict[str, Any], folder: str) -> dict
         from saccade.lab import pipeline, plan
 
         keys = [plan.place_of(lab, t) for t in pipeline.open_session(study, scale, folder, chosen).tasks]
-    told, size, done = index.status(lab, keys)
+    result, size, done = index.status(lab, keys)
     if done.read >= index.MANY:
         say(done.sentence())
     counts = dict.fromkeys(("finished", "running", "waiting", *(o for o in Outcome if o is not Outcome.FINISHED)), 0)
@@ -421,7 +421,7 @@ def _status(study: str, scale: str, chosen: dict[str, Any], folder: str) -> dict
         **({"study": study, "scale": scale} if study else {"lab": str(lab.root)}),
         "runs": done.runs if keys is None else len(keys),
         **counts,
-        **told,
+        **result,
         "disk": f"{size / 1e6:.1f} MB",
     }
 

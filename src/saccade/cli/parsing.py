@@ -33,7 +33,7 @@ def out(document: Any) -> None:
 
 
 def command(name: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Register a command. Parsing only binds its arguments; main calls it, so that parse errors can be told apart."""
+    """Register a command. Parsing only binds its arguments; main calls it, so that a parse error is never its own."""
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(function)

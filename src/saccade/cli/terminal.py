@@ -74,7 +74,7 @@ class Board:
             self.arms[task.arm or task.run.model][0] += 1
         self.seconds, self.jobs, self.left = dict(seconds), jobs, sum(seconds.values())
         self.running: dict[str, tuple[Task, str, float]] = {}
-        self.awaited: dict[str, Any] = {}  # who has a run that this call waits for, as it was told last
+        self.awaited: dict[str, Any] = {}  # who has a run that this call waits for, as last reported
 
     def hear(self, event: Mapping[str, Any]) -> str:
         """Take one event in; returns a line worth printing, or nothing."""
@@ -186,10 +186,10 @@ def _shown(board: Board, quiet: bool, out: TextIO) -> Iterator[Callable[[Mapping
 
 
 def print_plan(arms: Mapping[str, Mapping[str, float]]) -> None:
-    for arm, told in arms.items():
+    for arm, each in arms.items():
         print(
-            f"  {arm:<24} {told['runs']:>4} runs   {duration(told['core seconds'] / told['runs']):>7} each   "
-            f"{duration(told['core seconds']):>7} of one core"
+            f"  {arm:<24} {each['runs']:>4} runs   {duration(each['core seconds'] / each['runs']):>7} each   "
+            f"{duration(each['core seconds']):>7} of one core"
         )
     if not arms:
         print("  nothing to do")

@@ -80,10 +80,10 @@ def export(
     from saccade.web import export as writer
     from saccade.web.explorer import Explorer
 
-    told = writer.write(
+    written = writer.write(
         Explorer(Lab(lab), study), Path(to), images=look, models=models, say=terminal.printer(quiet or json)
     )
     if json:
-        out(told)
+        out(written)
     else:
-        print(f"{told['files']} files, {told['bytes'] / 1e6:.1f} MB: {told['index']}")
+        print(f"{written['files']} files, {written['bytes'] / 1e6:.1f} MB: {written['index']}")

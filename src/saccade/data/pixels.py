@@ -20,7 +20,7 @@ def floats(x: Tensor, index: Tensor) -> Tensor:
 def translation(dy: Tensor, dx: Tensor, size: int) -> Tensor:
     """Maps (n, 2, 3) that move an image down by dy and right by dx pixels."""
     one, zero = torch.ones_like(dx), torch.zeros_like(dx)
-    # affine_grid asks where each output pixel comes from, hence the minus; its unit is half the image.
+    # affine_grid asks where each output pixel comes from, which is why there is a minus; its unit is half the image.
     return _stack(one, zero, -2 * dx / size, zero, one, -2 * dy / size)
 
 

@@ -1,6 +1,6 @@
 """The Ray launcher: tasks become Ray tasks, with the event stream of `launch.local`. Ray decides where; this file asks.
 
-A supervisor (an actor that takes no CPU) hands bundles of tasks to Ray and collects what they tell. On a cluster it
+A supervisor (an actor that takes no CPU) hands bundles of tasks to Ray and collects their events. On a cluster it
 outlives the command that started it, and the same command given again listens to it. It knows nothing that the lab
 does not know: when its node is lost, Ray starts it afresh, and every task finds in the lab how far it had come.
 """
@@ -145,7 +145,7 @@ def on_ray(
     need: Need = ANY,
     silence: float = 0.0,
 ) -> Generator[Event, None, None]:
-    """Do all tasks on the cluster that `connect` has joined, and yield what they tell until all have ended.
+    """Do all tasks on the cluster that `connect` has joined, and yield their events until all have ended.
 
     The first event, `handed over`, says that the cluster has all of them. `name` says which work this is: a second
     command of that name listens to the first one's supervisor. Closing the events has the work saved and ended, unless
@@ -208,12 +208,12 @@ def costs(
     order = _order(lab, device, plugins, False, None, Need(gpu=1.0 if gpu else 0.0), 0.0)
     measure = ray.remote(cost).options(**order.need.options(), runtime_env={"env_vars": dict(order.env)})
     try:
-        told: list[dict[str, Any]] = ray.get([measure.remote(plain(order), plain(t)) for t in tasks])
+        lines: list[dict[str, Any]] = ray.get([measure.remote(plain(order), plain(t)) for t in tasks])
     except ray.exceptions.RayError as error:
         raise SaccadeError("the cost of a run could not be measured on the cluster: " + reason_of(error)) from error
-    if refused := next((t["reason"] for t in told if t.get("event") == "refused"), ""):
+    if refused := next((t["reason"] for t in lines if t.get("event") == "refused"), ""):
         raise SaccadeError(refused)
-    return told
+    return lines
 
 
 def _order(

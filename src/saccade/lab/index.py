@@ -143,10 +143,10 @@ class Index:
 
     def counts(self, keys: Sequence[str] | None = None) -> dict[str, int]:
         """Runs by outcome; those without one are `running` or `waiting`. Keys that the lab lacks are waiting."""
-        told: dict[str, int] = {}
+        counts: dict[str, int] = {}
         if keys is None:
             rows = self.database.execute("SELECT outcome, count(*) FROM runs WHERE outcome <> '' GROUP BY outcome")
-            told.update(rows)
+            counts.update(rows)
             open_ones = self.database.execute("SELECT key, leased FROM runs WHERE outcome = ''").fetchall()
         else:
             of = {key: (outcome, leased) for key, outcome, leased in self._rows_of(keys)}
@@ -154,12 +154,12 @@ class Index:
             for key in keys:
                 outcome, leased = of.get(key, ("", 0))
                 if outcome:
-                    told[outcome] = told.get(outcome, 0) + 1
+                    counts[outcome] = counts.get(outcome, 0) + 1
                 else:
                     open_ones.append((key, leased))
         running = sum(1 for key, leased in open_ones if leased and self._alive(key))
-        told["running"], told["waiting"] = running, len(open_ones) - running
-        return told
+        counts["running"], counts["waiting"] = running, len(open_ones) - running
+        return counts
 
     def bytes(self) -> int:
         """Of everything in the lab; what lies outside of runs is looked at afresh."""

@@ -87,8 +87,8 @@ def _gpus() -> int:
 
 
 def _free_memory() -> dict[str, float]:
-    told = _ask_nvidia("--query-gpu=memory.free", "--format=csv,noheader,nounits")
-    return {f"cuda:{i}": float(mib) * 2**20 for i, mib in enumerate(told) if mib.strip().isdigit()}
+    lines = _ask_nvidia("--query-gpu=memory.free", "--format=csv,noheader,nounits")
+    return {f"cuda:{i}": float(mib) * 2**20 for i, mib in enumerate(lines) if mib.strip().isdigit()}
 
 
 def _ask_nvidia(*words: str) -> list[str]:
@@ -109,9 +109,9 @@ class Worker:
     tasks: dict[str, Task] = field(default_factory=dict)
     waiting: bool = False  # ready for a task
     probing: dict[str, tuple[str, float]] = field(default_factory=dict)  # key and share of the probe each task is at
-    heard: float = 0.0  # when it last told something
+    heard: float = 0.0  # when its last event came
     silent: float = 0.0  # seconds without a sign of life for which it was ended
-    last_words: collections.deque[str] = field(default_factory=lambda: collections.deque(maxlen=30))
+    stderr_tail: collections.deque[str] = field(default_factory=lambda: collections.deque(maxlen=30))
 
     def send(self, order: Event) -> None:
         assert self.process.stdin is not None
@@ -148,13 +148,13 @@ def start(lab: Lab, device: str, plugins: Sequence[str], inbox: queue.Queue[tupl
                     inbox.put((worker, json.loads(line)))
         inbox.put((worker, None))  # the end: the worker is gone
 
-    def overhear(stream: IO[str]) -> None:
+    def keep_tail(stream: IO[str]) -> None:
         with stream:
-            worker.last_words.extend(stream)
+            worker.stderr_tail.extend(stream)
 
     assert process.stdout is not None and process.stderr is not None
     threading.Thread(target=read, args=(process.stdout,), daemon=True).start()
-    threading.Thread(target=overhear, args=(process.stderr,), daemon=True).start()
+    threading.Thread(target=keep_tail, args=(process.stderr,), daemon=True).start()
     return worker
 
 
@@ -169,7 +169,7 @@ def local(
 ) -> Generator[Event, None, None]:
     """Do all tasks on this machine, in the order given. On Ctrl-C the workers save before it is raised on.
 
-    A worker that has a task and tells nothing for `silence` seconds is ended as if it had died; 0: never.
+    A worker that has a task and sends no event for `silence` seconds is ended as if it had died; 0: never.
     """
     pending = collections.deque(tasks)
     elsewhere: dict[str, tuple[Task, float]] = {}
@@ -177,7 +177,7 @@ def local(
     fatal: set[str] = set()  # tasks with a probe that kills workers: it is not asked again now, also not on `retry`
     inbox: queue.Queue[tuple[Worker, Event | None]] = queue.Queue()
     workers = [start(lab, place, plugins, inbox) for place in places[: len(pending)]]
-    stillborn = 0  # workers in a row that died before they were ready
+    failed_starts = 0  # workers in a row that died before they were ready
     try:
         while pending or elsewhere or any(w.tasks for w in workers):
             for worker in workers:
@@ -199,15 +199,15 @@ def local(
                 worker, event = inbox.get(timeout=POLL / 2)
                 if event is None:
                     workers.remove(worker)
-                    stillborn += _check_start(worker, stillborn)
-                    yield from _bury(lab, worker, pending, deaths, fatal)
+                    failed_starts += _check_start(worker, failed_starts)
+                    yield from _after_death(lab, worker, pending, deaths, fatal)
                     if pending or elsewhere:
                         workers.append(start(lab, worker.device, plugins, inbox))
                     continue
                 worker.heard = time.monotonic()
                 task = worker.tasks.get(event.get("key", ""))
                 if event["event"] == "ready":
-                    stillborn = 0
+                    failed_starts = 0
                 if event["event"] == "probe":
                     worker.probing[event["key"]] = (event["probe_key"], event["share"])
                 if event["event"] in FREE:
@@ -222,7 +222,7 @@ def local(
 
 
 def silence_of(seconds: Iterable[float]) -> float:
-    """How long a worker may tell nothing, from what its runs should take; a single probe may be most of a run."""
+    """How long a worker may send no event, from what its runs should take; a single probe may be most of a run."""
     if chosen := os.environ.get("SACCADE_SILENCE"):
         return float(chosen)
     return max(1800.0, 10 * max(seconds, default=0.0))
@@ -261,7 +261,7 @@ def costs(tasks: Sequence[Task], lab: Lab, device: str, plugins: Sequence[str] =
     inbox: queue.Queue[tuple[Worker, Event | None]] = queue.Queue()
     workers = [start(lab, place, plugins, inbox) for place in devices(device)[: len(tasks)]]
     out: dict[int, Event] = {}
-    stillborn = 0
+    failed_starts = 0
     try:
         for i, task in enumerate(tasks):
             workers[i % len(workers)].send({"do": "cost", "tasks": [plain(task)], "at": i})
@@ -269,9 +269,9 @@ def costs(tasks: Sequence[Task], lab: Lab, device: str, plugins: Sequence[str] =
             worker, event = inbox.get()
             if event is None:
                 _hang_up(worker)
-                if stillborn >= RETRIES or worker.process.wait() >= 0:
-                    raise SaccadeError("the cost of a run could not be measured: " + _words(worker))
-                stillborn += 1
+                if failed_starts >= RETRIES or worker.process.wait() >= 0:
+                    raise SaccadeError("the cost of a run could not be measured: " + _last_message(worker))
+                failed_starts += 1
                 at = workers.index(worker)
                 workers[at] = start(lab, worker.device, plugins, inbox)
                 for i in range(at, len(tasks), len(workers)):
@@ -287,7 +287,7 @@ def costs(tasks: Sequence[Task], lab: Lab, device: str, plugins: Sequence[str] =
     return [out[i] for i in range(len(tasks))]
 
 
-def _bury(
+def _after_death(
     lab: Lab, worker: Worker, pending: collections.deque[Task], deaths: collections.Counter[str], fatal: set[str]
 ) -> Iterator[Event]:
     """A worker died. Its tasks are tried again, each alone; a task that kills workers is marked failed."""
@@ -301,13 +301,13 @@ def _bury(
             pending.appendleft(task)
             yield {"event": "worker died", "key": key, "task": task, "how": how}
             continue
-        reason = f"its worker process died {deaths[key]} times ({how}): {_words(worker)}"
-        told = give_up(lab, task, reason, worker.probing.get(key, ("", 1.0)))
-        yield from ({**event, "task": task} for event in told)
-        if all(event["event"] != "failed" for event in told):
+        reason = f"its worker process died {deaths[key]} times ({how}): {_last_message(worker)}"
+        events = give_up(lab, task, reason, worker.probing.get(key, ("", 1.0)))
+        yield from ({**event, "task": task} for event in events)
+        if all(event["event"] != "failed" for event in events):
             deaths[key] = 0
             fatal.add(key)
-            pending.appendleft(task)  # for the other probes, and to be told that it is finished
+            pending.appendleft(task)  # for the other probes, and so that it ends as finished
 
 
 def give_up(lab: Lab, task: Task, reason: str, probing: tuple[str, float]) -> list[Event]:
@@ -317,12 +317,12 @@ def give_up(lab: Lab, task: Task, reason: str, probing: tuple[str, float]) -> li
         lab.finish(key, {"outcome": Outcome.FAILED, "reason": reason, "seconds": 0.0, "step": 0}, None)
         return [{"event": "failed", "key": key, "reason": reason}]
     probe_key, share = probing
-    told = []
+    events = []
     for probe in _fatal(lab, task, probe_key, share):
         version, outside = registry.card("probe", probe.name).version, identity.of_probe(probe)
         lab.put_failure(key, probe, version, reason, share, outside)
-        told.append({"event": "probe failed", "key": key, "probe": probe.name, "reason": reason})
-    return told
+        events.append({"event": "probe failed", "key": key, "probe": probe.name, "reason": reason})
+    return events
 
 
 def _check_start(worker: Worker, before: int) -> bool:
@@ -336,7 +336,7 @@ def _check_start(worker: Worker, before: int) -> bool:
     code = worker.process.wait()
     if code >= 0 or before >= RETRIES:
         killed = f" ({before + 1} were killed at their start, the last by signal {-code})" if code < 0 else ""
-        raise SaccadeError(f"a worker process could not start{killed}: {_words(worker)}")
+        raise SaccadeError(f"a worker process could not start{killed}: {_last_message(worker)}")
     return True
 
 
@@ -346,9 +346,9 @@ def _fatal(lab: Lab, task: Task, probe_key: str, share: float) -> list[Probe]:
     return [p for p in left if p.key == probe_key] or left
 
 
-def _words(worker: Worker) -> str:
+def _last_message(worker: Worker) -> str:
     time.sleep(0.1)  # let the last lines arrive
-    lines = [line.strip() for line in worker.last_words if line.strip()]
+    lines = [line.strip() for line in worker.stderr_tail if line.strip()]
     return lines[-1] if lines else "it left no message"
 
 

@@ -101,7 +101,7 @@ def take(path: Path, there: Callable[[], bool] = lambda: True) -> Lease | None:
     """The lease at this path if nobody alive has it. Its folder must exist."""
     for _ in range(3):
         sight = look(path)
-        if sight is not None and (alive(path, sight) or not _bury(path, sight)):
+        if sight is not None and (alive(path, sight) or not _remove_dead(path, sight)):
             return None
         lease = _link(path, there)
         if lease is not None:
@@ -207,7 +207,7 @@ def _open(path: Path, token: str, offset: int, there: Callable[[], bool]) -> Lea
     return None
 
 
-def _bury(path: Path, sight: Sight) -> bool:
+def _remove_dead(path: Path, sight: Sight) -> bool:
     """Take a dead lease away. Who may do so is settled by a link that names the dead one, so that none is taken away
     by somebody who looked a moment ago and means its predecessor."""
     right = path.with_name(f".lease.{hashlib.sha256(sight.token.encode()).hexdigest()[:32]}.tmp")

@@ -488,9 +488,9 @@ def _write(session: Session, folder: Path | None, formats: Sequence[str]) -> Wri
     results = session.results()
     check_rows(session, results.whole)
     register(session)
-    verdicts, told, where = session.verdicts(results), facts(session), folder or session.folder
+    verdicts, about, where = session.verdicts(results), facts(session), folder or session.folder
     paths = document.write(
-        session.study, session.scale, session.chosen, results.whole, verdicts, where, facts=told, formats=formats
+        session.study, session.scale, session.chosen, results.whole, verdicts, where, facts=about, formats=formats
     )
-    write_atomic(where / "environment.json", json.dumps(told, indent=1).encode())
+    write_atomic(where / "environment.json", json.dumps(about, indent=1).encode())
     return Written({**paths, "environment": where / "environment.json"}, verdicts)

@@ -204,12 +204,12 @@ class Cost:
     resident: float = 0.0  # of main memory
 
     def by_arm(self, tasks: Sequence[Task]) -> dict[str, dict[str, float]]:
-        told: dict[str, dict[str, float]] = {}
+        arms: dict[str, dict[str, float]] = {}
         for task in tasks:
-            arm = told.setdefault(task.arm or task.run.model, {"runs": 0, "core seconds": 0.0})
+            arm = arms.setdefault(task.arm or task.run.model, {"runs": 0, "core seconds": 0.0})
             arm["runs"] += 1
             arm["core seconds"] += self.seconds[task.run.key]
-        return told
+        return arms
 
     def wall(self, jobs: int) -> float:
         return max(sum(self.seconds.values()) / max(1, jobs), max(self.seconds.values(), default=0.0))

@@ -476,24 +476,24 @@ class Lab:
         Neither is one with anything in it but files and folders: a link would bring in whatever it points to.
         """
         kinds = ("copied", "already here", "damaged", "damaged here", "unfinished", "links")
-        told: dict[str, list[str]] = {kind: [] for kind in kinds}
+        result: dict[str, list[str]] = {kind: [] for kind in kinds}
         for key in other.keys():  # noqa: SIM118 - a Lab is no mapping
             if not _plain_files(other.folder(key)):
-                told["links"].append(key)
+                result["links"].append(key)
             elif other.damage(key):
-                told["damaged"].append(key)
+                result["damaged"].append(key)
             elif other.done(key) is None:
-                told["unfinished"].append(key)
+                result["unfinished"].append(key)
             elif (self.folder(key) / "done.json").exists():
                 whole = not self.damage(key)
-                told["already here" if whole else "damaged here"].append(key)
+                result["already here" if whole else "damaged here"].append(key)
                 if whole and not dry_run:
                     self._merge_rows(other, key)
             else:
-                told["copied"].append(key)
+                result["copied"].append(key)
                 if not dry_run:
                     self._copy(other.folder(key), key)
-        return told
+        return result
 
     def _copy(self, source: Path, key: str) -> None:
         staging = self.root / f".incoming-{key}-{os.getpid()}"
@@ -524,7 +524,7 @@ class Lab:
 
         Leases of the dead, states of runs that are done, and temporary files older than any write takes.
         """
-        told = {}
+        removed = {}
         idle = [self.folder(key) for key in self.keys() if not self.holder(key)]
         doomed = [
             *self.root.glob("aside/*"),
@@ -535,13 +535,13 @@ class Lab:
             *(t for at in ("", "studies") for t in _temporary(self.root / at, deep=bool(at))),
         ]
         for path in (p for p in doomed if p.exists()):
-            told[str(path.relative_to(self.root))] = size_of(path)
+            removed[str(path.relative_to(self.root))] = size_of(path)
             if not dry_run:
                 try:
                     shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
                 except OSError as error:
                     raise disk_error(error, path) from error
-        return told
+        return removed
 
 
 def _temporary(folder: Path, deep: bool) -> list[Path]:

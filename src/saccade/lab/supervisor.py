@@ -50,12 +50,12 @@ class Need:
     gpu: float = 0.0  # share of a GPU
 
     def options(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"num_cpus": 1, "max_retries": 0}
+        resources: dict[str, Any] = {"num_cpus": 1, "max_retries": 0}
         if self.memory:
-            told["memory"] = int(self.memory)
+            resources["memory"] = int(self.memory)
         if self.gpu:
-            told["num_gpus"] = self.gpu
-        return told
+            resources["num_gpus"] = self.gpu
+        return resources
 
 
 ANY = Need()
@@ -112,7 +112,7 @@ class Supervisor:
         self.fatal: set[str] = set()  # tasks with a probe that kills workers
         self.dead: dict[str, str] = {}  # tokens of leases whose holders are known to be dead, by run
         self.news: collections.deque[Event] = collections.deque(maxlen=KEPT)
-        self.told, self.changed = 0, threading.Condition()
+        self.sent, self.changed = 0, threading.Condition()
         self.stopping, self.ended = False, False
         self.seats, self.counted, self.room = 1, -1e9, 0.0  # room: bytes of memory of the largest node
         for file in self.order.plugins:
@@ -142,11 +142,11 @@ class Supervisor:
         with self.changed:
             if born != self.born:
                 after = 0
-            if self.told <= after and not self.ended:
+            if self.sent <= after and not self.ended:
                 self.changed.wait(0.5)
-            fresh = min(self.told - after, len(self.news))
+            fresh = min(self.sent - after, len(self.news))
             events = [self.news[i] for i in range(len(self.news) - fresh, len(self.news))]
-            return self.born, self.told, events, self.ended
+            return self.born, self.sent, events, self.ended
 
     def stop(self) -> None:
         self.stopping = True
@@ -187,11 +187,11 @@ class Supervisor:
     def _drain(self) -> None:
         by_key = {key: flight for flight in self.flights.values() for key in flight.tasks}
         while not self.inbox.empty():
-            what, told = self.inbox.get()
+            what, events = self.inbox.get()
             if what == "add":
-                self._take(told)
+                self._take(events)
                 continue
-            for event in told:
+            for event in events:
                 flight = by_key.get(event["key"])
                 if flight is None or event["key"] not in flight.tasks:
                     continue  # an echo of a task that has ended
@@ -281,7 +281,7 @@ class Supervisor:
         self._publish(event)
 
     def _land(self, ref: Any, flight: Flight) -> None:
-        """A bundle is over. Whatever of it has not been told yet is in its result, or was lost with its worker."""
+        """A bundle is over. Whatever of it has not been reported yet is in its result, or was lost with its worker."""
         errors = self.ray.exceptions
         try:
             for event in self.ray.get(ref):
@@ -315,13 +315,13 @@ class Supervisor:
                 self._publish({"event": "worker died", "key": key, "how": how})
                 continue
             reason = f"its worker died {counter[key]} times; the last time {how}"
-            told = launch.give_up(self.lab, task, reason, flight.probing.get(key, ("", 1.0)))
-            for event in told:
+            ends = launch.give_up(self.lab, task, reason, flight.probing.get(key, ("", 1.0)))
+            for event in ends:
                 self._publish(event)
-            if all(event["event"] != "failed" for event in told):
+            if all(event["event"] != "failed" for event in ends):
                 counter[key] = 0
                 self.fatal.add(key)
-                self.pending.appendleft(task)  # for the other probes, and to be told that it is finished
+                self.pending.appendleft(task)  # for the other probes, and so that it ends as finished
 
     def _forgive(self) -> None:
         """A lost node is first seen as a crashed worker: once Ray knows better, that was not the run's own death."""
@@ -337,7 +337,7 @@ class Supervisor:
     def _publish(self, event: Event) -> None:
         with self.changed:
             self.news.append(event)
-            self.told += 1
+            self.sent += 1
             self.changed.notify_all()
 
 
@@ -365,7 +365,7 @@ def _perform(
     stop = threading.Event()
     node = ray.get_runtime_context().get_node_id()
     answer = supervisor.tell.remote([{"event": "begun", "key": key, "node": node} for key in keys])
-    asked = told = time.monotonic()
+    asked = reported = time.monotonic()
     endings: list[Event] = []
 
     def stopping() -> bool:
@@ -383,9 +383,9 @@ def _perform(
         for event in worker.perform_together(Lab(order["lab"]), some, _device(order), stopping, order["retry"]):
             if event["event"] in launch.FREE:
                 endings.append(event)
-            elif event["event"] == "step" and time.monotonic() - told < every:
-                continue  # on a large cluster each task tells less
-            told = time.monotonic()
+            elif event["event"] == "step" and time.monotonic() - reported < every:
+                continue  # on a large cluster each task reports less
+            reported = time.monotonic()
             answer = supervisor.tell.remote([event])
     return endings
 

@@ -40,7 +40,7 @@ from saccade.training.loop import train, train_together
 from saccade.training.resume import pack_weights
 
 SAVE_EVERY = float(os.environ.get("SACCADE_SAVE_EVERY", "15"))  # seconds of training that a kill may cost
-TELL_EVERY = 0.5
+REPORT_EVERY = 0.5
 
 Event = dict[str, Any]
 
@@ -98,7 +98,7 @@ def perform_together(
                 todo.append(run)
         if len(todo) > 1:
             yield from _train_together(lab, todo, device, held, stopping)
-    except Exception:  # whatever it was, each meets it again by itself, where it is told which run it concerns
+    except Exception:  # whatever it was, each meets it again by itself, with the run named
         for run in todo:
             lab.log(run.key, {"event": "parted", "trace": traceback.format_exc()})
     finally:
@@ -117,7 +117,7 @@ def _train_together(
         if isinstance(event, Grouped):
             lab.log(runs[i].key, {"event": "lock-step", **plain(event)})
         else:
-            yield from ({"key": runs[i].key, **told} for told in diaries[i].take(event))
+            yield from ({"key": runs[i].key, **news} for news in diaries[i].take(event))
         if all(diary.over for diary in diaries):
             return
 
@@ -139,16 +139,16 @@ def _train(lab: Lab, run: Run, device: str, lease: Lease, stopping: Callable[[],
 
 
 class Diary:
-    """Keeps what one run tells: its curve, its state every so often, its end."""
+    """Keeps what one run reports: its curve, its state every so often, its end."""
 
     def __init__(self, lab: Lab, run: Run, device: str, lease: Lease, stopping: Callable[[], bool]) -> None:
         self.lab, self.run, self.lease, self.stopping = lab, run, lease, stopping
-        self.saved, self.told, self.over = time.monotonic(), 0.0, False
+        self.saved, self.reported, self.over = time.monotonic(), 0.0, False
         self.resume = lab.load_state(run.key)
         lab.log(run.key, {"event": "resumed" if self.resume else "started", "device": device, "pid": os.getpid()})
 
     def take(self, event: Step | Watch | Milestone | Done) -> Iterator[Event]:
-        """Yields what is worth telling. `over`: nothing more will be kept."""
+        """Yields what is worth reporting. `over`: nothing more will be kept."""
         key = self.run.key
         if self.over or self.lease.lost.is_set():  # this machine slept or hung, and another one went on with the run
             self.over = True
@@ -166,8 +166,8 @@ class Diary:
                 self.lab.save_state(key, event.state())
                 self.lab.log(key, {"event": "saved", "step": event.step})
                 self.saved = time.monotonic()
-            if not self.over and now - self.told > TELL_EVERY:
-                self.told = now
+            if not self.over and now - self.reported > REPORT_EVERY:
+                self.reported = now
                 yield {"event": "step", "step": event.step, "steps": event.steps, "loss": float(event.loss)}
 
 
@@ -275,7 +275,7 @@ def follow() -> None:
         for plugin in order[0].get("plugins", ()):
             registry.load_plugin(plugin)
         if "run" in order[0]:
-            with contextlib.suppress(SaccadeError, distributed.Closed):  # the first meets and tells the same mistake
+            with contextlib.suppress(SaccadeError, distributed.Closed):  # the first meets and reports the same mistake
                 for _ in train(Run.parse(order[0]["run"]), device, order[1] or None):
                     pass
     distributed.leave()

@@ -126,7 +126,7 @@ def _kernel() -> ctypes.CDLL:
 
 
 def _shapes(x: Tensor, weights: Tensor) -> tuple[tuple[int, ...], ...]:
-    """Of the result, of maps with their rim, of weights; and the numbers that the kernel is told."""
+    """Of the result, of maps with their rim, of weights; and the numbers that the kernel takes."""
     n, s, area, h, w = weights.shape
     size, groups = round(area**0.5), x.shape[1] // s
     return (

@@ -50,7 +50,7 @@ def ingredients(
     split = data.held_out(split)
     images = data(split).head(n)
     x = subject.prepared(images.batch(torch.arange(len(images), device=images.y.device)))
-    # float64: differences near rounding are told from none, and attention runs in torch calls that can be replaced
+    # float64 separates small differences from rounding; attention runs in torch calls that can be replaced
     model, x = copy.deepcopy(subject.model).double().eval(), x.double()
     with torch.no_grad():
         whole = _centred(_in_chunks(model, x))

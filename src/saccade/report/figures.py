@@ -485,7 +485,7 @@ def jsonable(value: Any) -> Any:
 
 
 def describe(data: FigureData) -> str:
-    """What a reader who cannot see the figure is told."""
+    """The figure in words, for a reader who cannot see it."""
     if isinstance(data, ImageGrid):
         shown = sum(p is not None for line in data.images for p in line)
         words = [

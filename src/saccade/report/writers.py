@@ -106,7 +106,7 @@ class Shown(NamedTuple):
     number: int
     heading: str
     caption: str
-    told: str  # to those who cannot see it
+    description: str  # for those who cannot see it
     file: str  # beside the page, without suffix
     svg: str
     numbers: Grid | None
@@ -259,7 +259,7 @@ def _inline_svg(shown: Shown) -> str:
     width = re.search(r'width="([\d.]+)pt"', svg)
     size = f'style="max-width:{1.28 * float(width[1]):.0f}pt" ' if width else ""
     svg = re.sub(r'^(<svg[^>]*?) width="[^"]*" height="[^"]*"', r"\1", svg)
-    return f'<svg {size}role="img" aria-label="{_esc(shown.told)}"' + svg.removeprefix("<svg")
+    return f'<svg {size}role="img" aria-label="{_esc(shown.description)}"' + svg.removeprefix("<svg")
 
 
 def to_markdown(document: Document) -> str:
@@ -325,7 +325,7 @@ def _md_block(block: Block) -> str:
             return f"**{_md(sentence)}**"
         case Shown():
             return (
-                f"### {_md(block.heading)}\n\n![{_md(block.told)}]({block.file}.svg)\n\n"
+                f"### {_md(block.heading)}\n\n![{_md(block.description)}]({block.file}.svg)\n\n"
                 f"{_md(block.caption)} [Numbers]({block.file}.csv)"
             )
 

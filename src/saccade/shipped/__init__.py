@@ -76,17 +76,17 @@ def load(name: str) -> nn.Module:
 
 
 def _read(file: Path) -> Card:
-    told = json.loads(file.read_text("utf-8"))
+    card = json.loads(file.read_text("utf-8"))
     return Card(
-        name=told["name"],
-        about=told["about"],
-        run=Run.parse(told["run"]),
-        parameters=told["parameters"],
-        classes=told["classes"],
-        mean=tuple(told["mean"]),
-        std=tuple(told["std"]),
-        size=told["size"],
-        channels=told["channels"],
-        trained=told["trained"],
-        measured=tuple(told["measured"]),
+        name=card["name"],
+        about=card["about"],
+        run=Run.parse(card["run"]),
+        parameters=card["parameters"],
+        classes=card["classes"],
+        mean=tuple(card["mean"]),
+        std=tuple(card["std"]),
+        size=card["size"],
+        channels=card["channels"],
+        trained=card["trained"],
+        measured=tuple(card["measured"]),
     )

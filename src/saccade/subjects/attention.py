@@ -180,10 +180,10 @@ def _own(model: nn.Module, x: Tensor) -> list[_Record]:
     ask = getattr(model, "attention", None)
     if not inspect.ismethod(ask):
         return []
-    told = ask(x)
-    if not isinstance(told, (list, tuple)) or not all(isinstance(t, Tensor) and t.ndim == 4 for t in told):
+    maps = ask(x)
+    if not isinstance(maps, (list, tuple)) or not all(isinstance(t, Tensor) and t.ndim == 4 for t in maps):
         return []
-    return [_Record(f"layer {i}", 0, t[:, None].detach().float().cpu(), (0, 0)) for i, t in enumerate(told, 1)]
+    return [_Record(f"layer {i}", 0, t[:, None].detach().float().cpu(), (0, 0)) for i, t in enumerate(maps, 1)]
 
 
 def _bound(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -267,7 +267,7 @@ def _sums_to_one(rows: Tensor) -> bool:
     if not rows.is_floating_point():
         return False
     far = SUMS.get(rows.dtype, 2e-2)
-    first = rows[0].double()  # most products are none: one image of them tells
+    first = rows[0].double()  # most products are none: one image of them decides
     if bool((first < 0).any()) or bool(((first.sum(-1) - 1).abs() > far).any()):
         return False
     whole = rows.double()

@@ -204,7 +204,7 @@ def unpack(out: Any, n: int, name: str) -> tuple[tuple[Any, ...], Tensor]:
     path = _way(out, n)
     if path is None:
         raise SaccadeError(
-            f"{name} answers with {_shape(out)}, in which no row per image can be told; return (n, classes)."
+            f"{name} answers with {_shape(out)}, in which no row per image can be recognised; return (n, classes)."
         )
     answers = _follow(out, path)
     if len(answers) != n:

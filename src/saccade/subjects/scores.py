@@ -275,13 +275,13 @@ def compare(scores: str | Path, labels: str | Path, probes: Sequence[str] = (), 
     present = read_labels(labels, sheet)
     n, classes = present.shape
     several = bool((present.sum(1) > 1).any())
-    told: dict[str, Any] = {"n": n, "classes": classes, "labels": "several classes" if several else "one class"}
+    result: dict[str, Any] = {"n": n, "classes": classes, "labels": "several classes" if several else "one class"}
     for name in probes or (("top_k_matching" if several else "accuracy"),):
         word = name.replace("-", "_")
         if word not in PROBES:
             raise SaccadeError(suggest("probe of score files", name, PROBES))
-        told[word] = accuracy(sheet.values, present) if word == "accuracy" else matching(sheet.values, present, k)
-    return told
+        result[word] = accuracy(sheet.values, present) if word == "accuracy" else matching(sheet.values, present, k)
+    return result
 
 
 def accuracy(scores: Numbers, present: NDArray[np.bool_]) -> dict[str, Any]:
@@ -332,17 +332,17 @@ def matching(scores: Numbers, present: NDArray[np.bool_], k: int = 0) -> dict[st
     }
 
 
-def sentences(told: dict[str, Any]) -> Iterator[str]:
+def sentences(result: dict[str, Any]) -> Iterator[str]:
     """What `compare` found, to be read."""
-    yield f"{told['n']:,} images, {told['classes']} classes"
-    if "accuracy" in told:
-        a = told["accuracy"]
+    yield f"{result['n']:,} images, {result['classes']} classes"
+    if "accuracy" in result:
+        a = result["accuracy"]
         yield (
             f"accuracy {100 * a['value']:.2f} % [{100 * a['low']:.2f}, {100 * a['high']:.2f}] (95 % Wilson interval "
             f"over images); by chance {100 * a['by_chance']:.2f} %"
         )
-    if "top_k_matching" in told:
-        m = told["top_k_matching"]
+    if "top_k_matching" in result:
+        m = result["top_k_matching"]
         interval = "" if m["low"] is None else f" [{m['low']:.3f}, {m['high']:.3f}] (95 % t interval over images)"
         yield f"top-{m['k']} matching {m['mean']:.4g}{interval}; by chance {m['by_chance']['mean']:.4g}"
         yield "matches    " + "".join(f"{i:>8}" for i in range(m["k"] + 1))
@@ -350,8 +350,8 @@ def sentences(told: dict[str, Any]) -> Iterator[str]:
         yield "share      " + "".join(f"{count / m['n']:>8.4f}" for count in m["histogram"])
         yield "by chance  " + "".join(f"{share:>8.4f}" for share in m["by_chance"]["histogram"])
     for name in PROBES:
-        if told.get(name, {}).get("ties"):
+        if result.get(name, {}).get("ties"):
             yield (
-                f"{told[name]['ties']:,} images have equal scores at the edge of what counts for {name}; there "
+                f"{result[name]['ties']:,} images have equal scores at the edge of what counts for {name}; there "
                 "the class with the lower number goes first"
             )

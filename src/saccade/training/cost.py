@@ -43,7 +43,7 @@ def cost(run: Run, device: str = "cpu") -> dict[str, float]:
     fixed, each = line(few, _time(lambda: step(few)), batch, _time(lambda: step(batch)))
     subject = Subject(model, images.mean, images.std, device)
     some = images.head(64)
-    told = {
+    measured = {
         "step_seconds": fixed,
         "image_seconds": each,
         "parameters": models.parameters(model),
@@ -51,9 +51,9 @@ def cost(run: Run, device: str = "cpu") -> dict[str, float]:
         "resident": resident(),
     }
     if device.startswith("cuda"):
-        told["memory"] = torch.cuda.max_memory_reserved(device) + CONTEXT
-        told["device_memory"] = torch.cuda.get_device_properties(device).total_memory
-    return told
+        measured["memory"] = torch.cuda.max_memory_reserved(device) + CONTEXT
+        measured["device_memory"] = torch.cuda.get_device_properties(device).total_memory
+    return measured
 
 
 def resident() -> float:

@@ -26,7 +26,7 @@ from saccade.spec import SaccadeError
 
 PATIENCE = datetime.timedelta(days=2)  # others wait for the first while it measures; torchrun ends them if it dies
 NONE = "none"
-NOTICE = "saccade/notice"  # where the first tells the others, before they have met, whether there is work
+NOTICE = "saccade/notice"  # where the first informs the others, before they have met, whether there is work
 
 
 class Closed(Exception):
@@ -70,11 +70,11 @@ class Group:
         """The first process' value, so that all decide alike; the others end here when it has left."""
         if self.size == 1:
             return value
-        told = torch.tensor(value, dtype=torch.float64)  # on the CPU: a GPU need not be waited for
-        dist.broadcast(told, 0)
-        if self.rank and math.isnan(told.item()):
+        sent = torch.tensor(value, dtype=torch.float64)  # on the CPU: a GPU need not be waited for
+        dist.broadcast(sent, 0)
+        if self.rank and math.isnan(sent.item()):
             raise Closed
-        return told.item()
+        return sent.item()
 
     def leave(self) -> None:
         """Called by the first process when it goes no further with a run."""

@@ -1,4 +1,4 @@
-"""What a training tells: one value per kind of event. Stores, tables and tests are readers of the same stream."""
+"""What a training reports: one value per kind of event. Stores, tables and tests are readers of the same stream."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ class _Group:
         self.stack: Stack | None = None
         self.kind: tuple[Any, ...] = ()
         self.spent: tuple[list[float], list[float]] = ([], [])  # one by one, stacked
-        self.told: list[Grouped] = []
+        self.grouped: list[Grouped] = []
 
     def learn(self, asks: Sequence[Ask]) -> list[Answer]:
         members = tuple(ask.model for ask in asks)
@@ -138,20 +138,20 @@ class _Group:
         stacked = _gains[kind] >= PAYS if kind in _gains else len(self.spent[0]) >= TRIAL
         if stacked and self.stack is None:
             self.stack = Stack(asks)
-            self.told += [Grouped(len(asks), _gains[kind])] if kind in _gains else []
+            self.grouped += [Grouped(len(asks), _gains[kind])] if kind in _gains else []
         began = time.perf_counter()
         answers = self.stack.learn(asks) if self.stack else [ask.by_itself() for ask in asks]
         if kind not in _gains:
             self.spent[stacked].append(time.perf_counter() - began)
             if len(self.spent[1]) == TRIAL:
                 _gains[kind] = statistics.median(self.spent[0]) / statistics.median(self.spent[1])
-                self.told.append(Grouped(len(asks), _gains[kind]))
+                self.grouped.append(Grouped(len(asks), _gains[kind]))
                 self.stack = self.stack if _gains[kind] >= PAYS else None
         return answers
 
     def news(self) -> list[Grouped]:
-        told, self.told = self.told, []
-        return told
+        grouped, self.grouped = self.grouped, []
+        return grouped
 
 
 def fits(asks: Sequence[Ask]) -> bool:

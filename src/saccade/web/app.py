@@ -31,7 +31,7 @@ from saccade.web.page import page_files
 HOSTS = ("127.0.0.1", "localhost", "[::1]")
 LARGEST = 400_000  # bytes of a body: an image of 64 x 64 pixels with opacity, as text, is far below
 AT_ONCE = 4  # requests that read the lab at the same time
-WAITING = 200  # requests that may wait for their turn; one more is told to come back
+WAITING = 200  # requests that may wait for their turn; one more is answered with "come back"
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"

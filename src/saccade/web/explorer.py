@@ -27,7 +27,7 @@ class Explorer:
         self.lab = lab
         self.studies = Studies(lab, files)
         self.catalogue = Catalogue(lab, self.studies.places)
-        self.born = uuid.uuid4().hex[:8]  # tells a page that the server was started anew
+        self.born = uuid.uuid4().hex[:8]  # shows a page that the server was started anew
         self._look: Any = None
         self._lock = threading.Lock()
 
@@ -73,18 +73,18 @@ class Explorer:
         return self.studies.document(name, folder)
 
     def run(self, key: str) -> Flat:
-        told = runs.describe(self.lab, key)
+        page = runs.describe(self.lab, key)
         known = self.catalogue.row(key) or {}
-        told |= {k: known[k] for k in ("study", "scale", "arm") if k in known}
-        told["seeds"] = sorted(
+        page |= {k: known[k] for k in ("study", "scale", "arm") if k in known}
+        page["seeds"] = sorted(
             (
                 {"run": r["run"], "seed": r["seed"], "state": r["state"]}
                 for r in self.catalogue.rows()
-                if _same(r, told)
+                if _same(r, page)
             ),
             key=lambda r: r["seed"],
         )
-        return told
+        return page
 
     def compare(self, asked: Mapping[str, Any]) -> Flat:
         """{metric, at, a: [keys], b: [keys], unit}: types are checked, names are looked up."""
@@ -109,5 +109,5 @@ class Explorer:
             return self._look
 
 
-def _same(row: Flat, told: Flat) -> bool:
-    return "seed" in row and row["group"] == told["group"]
+def _same(row: Flat, page: Flat) -> bool:
+    return "seed" in row and row["group"] == page["group"]

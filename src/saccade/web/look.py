@@ -243,7 +243,7 @@ def answer(loaded: Loaded, x: Tensor, query: tuple[float, float] | None, names: 
     with torch.no_grad(), captured(loaded.model, wanted) as outputs:
         logits = loaded.model(ready)[0].double()
     features = [feature(name, outputs[name], loaded.size) for name in wanted if name in outputs]
-    told = {
+    answer = {
         "run": loaded.run.key,
         "state": loaded.state,
         "logits": logits.tolist(),
@@ -251,7 +251,7 @@ def answer(loaded: Loaded, x: Tensor, query: tuple[float, float] | None, names: 
         "features": [f for f in features if f],
         "attention": attention(loaded, ready, query),
     }
-    return {**told, "milliseconds": round(1000 * (time.perf_counter() - began), 2)}
+    return {**answer, "milliseconds": round(1000 * (time.perf_counter() - began), 2)}
 
 
 def feature(name: str, out: Tensor, size: int) -> dict[str, Any] | None:
@@ -271,9 +271,9 @@ def feature(name: str, out: Tensor, size: int) -> dict[str, Any] | None:
 
 
 def speakers(model: nn.Module) -> list[tuple[str, nn.Module]]:
-    """The modules that tell their attention themselves, several times faster than it can be watched.
+    """The modules that report their attention themselves, several times faster than it can be watched.
 
-    The model itself when it tells all of it; else layers with `probabilities(x)`, x being their own input.
+    The model itself when it reports all of it; else layers with `probabilities(x)`, x being their own input.
     """
     if callable(getattr(model, "attention", None)):
         return [("", model)]
@@ -322,7 +322,7 @@ def attention(loaded: Loaded, x: Tensor, query: tuple[float, float] | None) -> l
         return []
     with torch.no_grad():
         layers = maps_of(loaded.model, x)
-    return [told for layer in layers if (told := seen_from(layer, loaded.size, query)) is not None]
+    return [answer for layer in layers if (answer := seen_from(layer, loaded.size, query)) is not None]
 
 
 def seen_from(layer: AttentionLayer, size: int, query: tuple[float, float] | None) -> dict[str, Any] | None:

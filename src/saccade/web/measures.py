@@ -54,18 +54,18 @@ class Measures:
                 for pair in set(zip(self._of[key][0], self._of[key][1], strict=True)):
                     pairs[pair] = pairs.get(pair, 0) + 1
             conditions = list(self._conditions)
-            told: dict[str, Flat] = {}
+            listed: dict[str, Flat] = {}
             names = list(self._metrics)
             for (metric, condition), count in pairs.items():
-                one = told.setdefault(names[metric], {"runs": 0, "at": {}})
+                one = listed.setdefault(names[metric], {"runs": 0, "at": {}})
                 one["runs"] = max(one["runs"], count)
                 for name, value in conditions[condition]:
                     values = one["at"].setdefault(name, [])
                     if value not in values and len(values) < KNOWN_SETTINGS:
                         values.append(value)
-        for one in told.values():
+        for one in listed.values():
             one["at"] = {k: sorted(v, key=lambda x: (isinstance(x, str), x)) for k, v in one["at"].items()}
-        return dict(sorted(told.items()))
+        return dict(sorted(listed.items()))
 
     def of(self, rows: Sequence[Flat], metric: str, at: Mapping[str, str]) -> Flat:
         """One number per run and remaining condition. A condition in `at` is compared as text, as in an address."""
@@ -134,7 +134,7 @@ def quantiles(most: int = 200) -> list[float]:
 def comparison(a: Mapping[int, float], b: Mapping[int, float], unit: str = "points") -> Flat:
     """Both means, the paired difference, p and what the lab would say of it."""
     seeds = sorted(set(a) & set(b))
-    told: Flat = {
+    comparison: Flat = {
         "a": jsonable(stats.estimate(a)) if a else None,
         "b": jsonable(stats.estimate(b)) if b else None,
         "seeds": seeds,
@@ -143,9 +143,15 @@ def comparison(a: Mapping[int, float], b: Mapping[int, float], unit: str = "poin
     try:
         evidence = stats.greater(a, b, unit=unit)
     except stats.TooFewSeeds as few:
-        return {**told, "says": f"too few seeds ({few.have})", "why": str(few)}
+        return {**comparison, "says": f"too few seeds ({few.have})", "why": str(few)}
     both = min(1.0, 2 * min(evidence.p, evidence.p_against))
-    return {**told, "evidence": jsonable(evidence), "p": both, "says": _says(evidence, both), "text": _text(evidence)}
+    return {
+        **comparison,
+        "evidence": jsonable(evidence),
+        "p": both,
+        "says": _says(evidence, both),
+        "text": _text(evidence),
+    }
 
 
 def _text(evidence: Evidence) -> str:

@@ -18,7 +18,7 @@ from saccade.lab.store import Lab, unseal, write_atomic
 from saccade.spec import MILESTONES, DamagedFile, Run, SaccadeError, digest, plain
 
 Flat = dict[str, Any]
-TAIL = 16_384  # bytes of a log that tell how far a run is
+TAIL = 16_384  # bytes of a log that show how far a run is
 LONGEST = 8  # numbers in a condition; what is longer is an image or a map, and no condition
 SHOWN_EVENTS = 40
 FORMAT = f"1 {__version__}"  # of what is remembered
@@ -125,12 +125,12 @@ def progress(lab: Lab, key: str, run: Run) -> Flat:
     if not points:
         return {"share": 0.0}
     last = points[-1]
-    told: Flat = {"share": min(1.0, last["images"] / run.recipe.images)}
+    state: Flat = {"share": min(1.0, last["images"] / run.recipe.images)}
     first = points[max(0, len(points) - 6)]
     if last["images"] > first["images"] and last["time"] > first["time"]:
         pace = (last["images"] - first["images"]) / (last["time"] - first["time"])
-        told["left"] = round((run.recipe.images - last["images"]) / pace, 1)
-    return told
+        state["left"] = round((run.recipe.images - last["images"]) / pace, 1)
+    return state
 
 
 def events(lab: Lab, key: str, tail: int = 0) -> list[Flat]:
@@ -157,22 +157,22 @@ def describe(lab: Lab, key: str) -> Flat:
     if not is_key(key) or not lab.folder(key).is_dir():
         raise SaccadeError(f'no run "{key[:40]}" in this lab; a key has 12 digits from 0 to f.')
     damaged = lab.damage(key)
-    told: Flat = {"key": key, "damaged": damaged, **row(lab, key)}
+    page: Flat = {"key": key, "damaged": damaged, **row(lab, key)}
     log = events(lab, key)
-    told["curve"] = [
+    page["curve"] = [
         {name: e[name] for name in ("images", "split", "accuracy", "n")}
         for e in log
         if e.get("event") == "watch" and {"images", "split", "accuracy", "n"} <= set(e)
     ]
-    told["log"] = [e for e in log if e.get("event") != "watch"][-SHOWN_EVENTS:]
+    page["log"] = [e for e in log if e.get("event") != "watch"][-SHOWN_EVENTS:]
     with contextlib.suppress(DamagedFile, FileNotFoundError, KeyError):
         described = lab.described(key)
-        told |= {"spec": described["run"], "facts": described.get("facts", {})}
-    told["measured"] = [_shown(document) for document in measurements(lab, key)]
-    told["weights"] = (lab.folder(key) / "weights.safetensors").is_file() and "weights.safetensors" not in damaged
-    told["milestones"] = [share for share in MILESTONES if lab.has_milestone(key, share)]
-    told["saved"] = (lab.folder(key) / "state.sealed").is_file() and "state.sealed" not in damaged
-    return told
+        page |= {"spec": described["run"], "facts": described.get("facts", {})}
+    page["measured"] = [_shown(document) for document in measurements(lab, key)]
+    page["weights"] = (lab.folder(key) / "weights.safetensors").is_file() and "weights.safetensors" not in damaged
+    page["milestones"] = [share for share in MILESTONES if lab.has_milestone(key, share)]
+    page["saved"] = (lab.folder(key) / "state.sealed").is_file() and "state.sealed" not in damaged
+    return page
 
 
 def measurements(lab: Lab, key: str) -> Iterator[Flat]:

@@ -49,7 +49,7 @@ class Studies:
     def places(self) -> Mapping[str, Place]:
         """The place of every run of every study: at all scales with its default choices, and as this lab has it.
 
-        A run of several scales is told by the smallest one. The same value until the lab gets another report.
+        A run of several scales is listed under the smallest one. The same value until the lab gets another report.
         """
         own = tuple((name, f) for name in self.names() for f in self.folders(name) if f not in SCALES)
         if self._places is None or self._places[0] != own:

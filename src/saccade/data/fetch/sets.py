@@ -190,7 +190,7 @@ def write(folder: Path, arrays: Mapping[str, NDArray[np.uint8]], source: str) ->
     for name, given in arrays.items():
         path, array = folder / f"{name}.npy", np.ascontiguousarray(given)
         with path.open("wb") as file:
-            # In two steps: on a full disk np.save tells how many bytes are missing, but not why.
+            # In two steps: on a full disk np.save says how many bytes are missing, but not why.
             np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
             file.write(array.data)
             _settle(file)

@@ -54,7 +54,7 @@ def address(
     """Where a tensor begins, for a kernel that reads or writes it as this shape. C gets no pointer but from here.
 
     Type, rank, sizes, strides and device are compared, for a kernel cannot notice that it leaves an array. One that is
-    told the strides may be given any (`dense` false).
+    given the strides may take any layout (`dense` false).
     """
     if t.device.type != "cpu" or t.dtype != dtype or t.shape != tuple(shape) or (dense and not t.is_contiguous()):
         raise ValueError(
@@ -70,7 +70,7 @@ def address(
 def short_heads(width: int) -> ctypes.CDLL | None:
     """The attention kernel for heads of `width` channels, or None where it cannot be built."""
     library = load("short_heads.c", (f"-DW={width}",))
-    if library is not None:  # told once, arguments need no wrapping at every call
+    if library is not None:  # declared once, arguments need no wrapping at every call
         library.forward.argtypes = [ADDRESS] * 5 + [NUMBER] * 2
         library.backward.argtypes = [ADDRESS] * 9 + [NUMBER] * 2
     return library

@@ -17,7 +17,7 @@ CONV, CONV_V2, CONV_V3 = "ConvNet v1", "ConvNet v2", "ConvNet v3"
 VIT, POST, PARALLEL, SKIP = "ViT v1", "ViT v2", "ViT v3", "ViT v3, single skip"
 BARE, DROPOUT, HALF_PATCH = "ViT without positions", "ViT with dropout", "ViT, half the patch"
 WIDER, DEEPER, HEADS = "ViT, wider", "ViT, deeper", "ViT, 8 heads"
-# Series: an arm for all sizes or depths but the baseline's own, told apart by the fields p and depth.
+# Series: an arm for all sizes or depths but the baseline's own, distinguished by the fields p and depth.
 CONV_SIZES, VIT_SIZES = "ConvNet v1, other sizes, equal images", "ViT v1, other sizes, equal images"
 CONV_EPOCHS, VIT_EPOCHS = "ConvNet v1, other sizes, equal epochs", "ViT v1, other sizes, equal epochs"
 PRE_DEPTHS, POST_DEPTHS = "ViT v1, other depths", "ViT v2, other depths"

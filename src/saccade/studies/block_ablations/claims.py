@@ -47,9 +47,9 @@ from saccade.studies.block_ablations.measures import (
     extremes,
     first_and_last,
     gain,
+    listed,
     moved,
     score,
-    told,
     whole_cells,
 )
 from saccade.study import Claim, Learned, above_chance, claim, in_use, learned
@@ -212,7 +212,7 @@ def post_norm(table: Table, *, above: float, below: float) -> Evidence:
 def grows_with_depth(table: Table) -> Evidence:
     gaps = apart(by_depth(table, "v1"), by_depth(table, "v2"))
     return stats.above(
-        slope_per_seed(gaps, math.log2), 0.0, note=f"points by depth: {told(gaps)}; shown: points per doubling"
+        slope_per_seed(gaps, math.log2), 0.0, note=f"points by depth: {listed(gaps)}; shown: points per doubling"
     )
 
 
@@ -315,7 +315,7 @@ def gap_shrinks(table: Table) -> Evidence:
     for how, conv, vit in (("images seen", CONV_SIZES, VIT_SIZES), ("epochs", CONV_EPOCHS, VIT_EPOCHS)):
         gaps = apart(by_size(table, CONV, conv), by_size(table, VIT, vit))
         shrinks = {s: -v for s, v in slope_per_seed(gaps, math.log2).items()}
-        parts.append(stats.above(shrinks, 0.0, note=f"equal {how}: gap in points by images: {told(gaps)}"))
+        parts.append(stats.above(shrinks, 0.0, note=f"equal {how}: gap in points by images: {listed(gaps)}"))
     return stats.all_of(
         *parts, note="; ".join(p.note for p in parts) + "; shown: points by which it shrinks with each doubling"
     )

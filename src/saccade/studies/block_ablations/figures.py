@@ -119,7 +119,7 @@ def costs(table: Table) -> FigureData:
     arms = [a for a in _present(table, ALL_ARMS) if a not in FAMILIES]
     pairs = [(a, measures.cost_of(table, a), measures.cost_of(table, measures.baseline(a, table))) for a in arms]
     known = [(a, mine, other) for a, mine, other in pairs if mine and other]
-    told = [f"{a}: {c[0]:,} and {c[1]:,}" for a in (CONV, VIT) if (c := measures.cost_of(table, a))]
+    costs = [f"{a}: {c[0]:,} and {c[1]:,}" for a in (CONV, VIT) if (c := measures.cost_of(table, a))]
     return Heatmap(
         "",
         tuple(tuple(_exact(mine[k] / other[k]) for k in (0, 1)) for _, mine, other in known),
@@ -128,7 +128,7 @@ def costs(table: Table) -> FigureData:
         "",
         "",
         "times the baseline",
-        note="Baselines, parameters and multiply-adds per image: " + "; ".join(told) + ".",
+        note="Baselines, parameters and multiply-adds per image: " + "; ".join(costs) + ".",
     )
 
 

@@ -38,7 +38,7 @@ def apart(a: Mapping[int, Series], b: Mapping[int, Series]) -> dict[int, Series]
     return {x: minus(a[x], b[x]) for x in a if x in b}
 
 
-def told(curve: Mapping[int, Series]) -> str:
+def listed(curve: Mapping[int, Series]) -> str:
     """As in `+1.9 at 2, +0.5 at 4`, in points."""
     return ", ".join(f"{100 * stats.estimate(s).value:+.1f} at {x}" for x, s in curve.items() if s)
 
