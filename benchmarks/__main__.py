@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks import load, page, processes, scaling
+from benchmarks import explorer, lab, load, page, processes, scaling
 from benchmarks.measure import FRESH_PAGES
 
 Row = dict[str, Any]
@@ -36,8 +36,10 @@ def run(quick: bool, only: str, tell: Callable[[str], None]) -> Row:
         "machine": page.machine(),
         "quick": quick,
         "rows": [],
+        "lab": [],
         "absent": [],
         "kept": [],
+        "explorer": [],
         "arms": [],
         "scaling": [],
         "cost_model": [],
@@ -69,6 +71,11 @@ def run(quick: bool, only: str, tell: Callable[[str], None]) -> Row:
             with load.watched() as beside:
                 row = measure()
             add(row | beside)
+    for name, make in lab.parts(quick).items():
+        if only in name:
+            for row in lab.beside_others(make):
+                found["lab"].append(row)
+                tell(page.lab_line(row))
     by_name = {(r["name"], r["setting"], r["against"]): r for r in rows}
     for line in inside("memory", {**FRESH_PAGES, **one_thread}, quick, only):
         row = by_name[line["row"]["name"], line["row"]["setting"], line["row"]["against"]]
@@ -89,6 +96,13 @@ def run(quick: bool, only: str, tell: Callable[[str], None]) -> Row:
             grown |= {"bytes": line["bytes"], "memory_exponent": line["exponent"]}
         found["scaling"] += [scaling.replicas(), scaling.lockstep(), scaling.runs()]
         found["cost_model"] = list(inside("cost", one_thread, quick, only))
+    if only in "explorer" and not (quick and not only):  # a browser that opens and closes is no quick look
+        if why := explorer.missing():
+            found["absent"].append(why)
+        else:
+            for waited in explorer.measured(quick):
+                found["explorer"].append(waited)
+                tell(explorer.line(waited))
     found["seconds"] = time.perf_counter() - began
     return found
 
@@ -112,7 +126,7 @@ def main() -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, "utf-8")
             print(f"written: {path}")
-    if busy := [r["name"] for r in found["rows"] if load.is_busy(r)]:
+    if busy := [r["name"] for r in (*found["rows"], *found["lab"]) if load.is_busy(r)]:
         print(f"measured beside other programs, to be measured again on an idle machine: {', '.join(busy)}")
     if unequal := [r["name"] for r in found["rows"] if not r["is_equal"]]:
         raise SystemExit(f"not the same function: {', '.join(unequal)}")

@@ -90,7 +90,9 @@ def results(lab: Lab) -> dict[str, str]:
 
 
 def finished(lab: Lab) -> list[Path]:
-    return [path.parent for path in lab.root.glob("runs/*/done.json")]
+    """Not those that are marked failed, as whatever was killed more than three times is: these are tried again."""
+    ended = [path.parent for path in lab.root.glob("runs/*/done.json")]
+    return [folder for folder in ended if (lab.done(folder.name) or {}).get("outcome") == "finished"]
 
 
 def trained(lab: Lab) -> dict[str, str]:

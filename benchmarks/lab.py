@@ -12,10 +12,11 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import load
 from saccade.lab import index, launch, plan
 from saccade.lab.store import Lab, seal
 from saccade.spec import Probe, Recipe, Run, Settings, Task, plain
@@ -86,10 +87,10 @@ def _own_seconds(tasks: Sequence[Task]) -> float:
     return (time.perf_counter() - began) / len(tasks)
 
 
-def synthetic(folder: Path, runs: int) -> list[Task]:
+def synthetic(folder: Path, runs: int, make: Callable[[int, list[Probe]], Task] = trivial) -> list[Task]:
     """A lab as such runs would leave it, made without training; its times lie a minute back."""
     lab = Lab(folder).open()
-    tasks = [trivial(seed, [PROBE]) for seed in range(runs)]
+    tasks = [make(number, [PROBE]) for number in range(runs)]
     curve = [
         {"metric": "online", "value": 0.5, "n": 32, "at": {"images": 32 * i, "split": "online"}} for i in range(40)
     ]
@@ -162,11 +163,24 @@ def _status(folder: str) -> float:
     return time.perf_counter() - began
 
 
-def rows(quick: bool) -> Iterator[Row]:
-    yield overhead(50 if quick else 1000)
+def parts(quick: bool) -> dict[str, Callable[[], Iterator[Row]]]:
+    """What `make bench` measures of the lab, by a name to choose it by."""
+    runs, many = (50, 1000) if quick else (1000, 100_000)
+    made: dict[str, Callable[[], Iterator[Row]]] = {"lab: overhead": lambda: iter([overhead(runs)])}
     if not quick:
-        yield overhead(1000, "ray")
-    yield from answers(1000 if quick else 100_000)
+        made["lab: overhead on Ray"] = lambda: iter([overhead(runs, "ray")])
+    return made | {"lab: answers": lambda: answers(many)}
+
+
+def beside_others(make: Callable[[], Iterator[Row]]) -> Iterator[Row]:
+    """Rows with the work of other programs while each was measured."""
+    rows = make()
+    while True:
+        with load.watched() as beside:
+            row = next(rows, None)
+        if row is None:
+            return
+        yield row | beside
 
 
 def main() -> None:
@@ -174,11 +188,13 @@ def main() -> None:
     flags.add_argument("what", choices=("overhead", "ray", "status"))
     flags.add_argument("runs", type=int)
     asked = flags.parse_args()
-    if asked.what == "status":
-        for row in answers(asked.runs):
-            print(json.dumps(row), flush=True)
-    else:
-        print(json.dumps(overhead(asked.runs, "ray" if asked.what == "ray" else "local")))
+    makes: dict[str, Callable[[], Iterator[Row]]] = {
+        "overhead": lambda: iter([overhead(asked.runs)]),
+        "ray": lambda: iter([overhead(asked.runs, "ray")]),
+        "status": lambda: answers(asked.runs),
+    }
+    for row in beside_others(makes[asked.what]):
+        print(json.dumps(row), flush=True)
 
 
 if __name__ == "__main__":

@@ -65,12 +65,19 @@ def line(row: Row) -> str:
     return f"{row['name']} ({row['setting']}): aim {row['aim']:g}, measured {measured(row)}"
 
 
+def lab_line(row: Row) -> str:
+    aim = f"aim below {_seconds(row['aim'])}, " if row["aim"] else ""
+    missed = " *" if row["aim"] and row["seconds"] > row["aim"] else ""
+    return f"{row['name']} ({row['setting']}): {aim}measured {_seconds(row['seconds'])}{missed}{busy(row)}"
+
+
 def table(found: Row) -> str:
     rows = [HEAD, *(cells(r) for r in found["rows"])]
     widths = [max(len(r[i]) for r in rows) for i in range(len(HEAD))]
     text = ["  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows]
     text.insert(1, "-" * len(text[0]))
     said = found["machine"]
+    text += ["", *(lab_line(r) for r in found["lab"])]
     text += ["", *found["absent"], *(f"slower than the run before: {row}" for row in found.get("slower", ()))]
     text += [
         f"{said['cpu']}, {said['cores']} cores, torch {said['torch']}; "
@@ -222,6 +229,32 @@ def document(found: Row) -> str:
             for c in found["cost_model"]
         ],
     )
+    explorer = _markdown(
+        ("what", "setting", "aim", "measured", "beside"),
+        [
+            (
+                e["name"],
+                e["setting"],
+                f"{e['aim']:g} {e['unit']}" if e["aim"] else "",
+                f"**{e['value']:.3g} {e['unit']}**{busy(e)}",
+                e["beside"],
+            )
+            for e in found.get("explorer", ())
+        ],
+    )
+    around = _markdown(
+        ("what", "setting", "aim", "measured", ""),
+        [
+            (
+                r["name"],
+                r["setting"],
+                f"below {_seconds(r['aim'])}" if r["aim"] else "",
+                f"**{_seconds(r['seconds'])}**{busy(r)}",
+                r["beside"],
+            )
+            for r in found["lab"]
+        ],
+    )
     missing = "".join(f"- {text}\n" for text in found["absent"])
     return PAGE.format(
         cpu=said["cpu"],
@@ -236,7 +269,9 @@ def document(found: Row) -> str:
         memory=memory,
         kept=kept,
         growth=growth,
+        around=around,
         model=model,
+        explorer=explorer if found.get("explorer") else "Not measured in this run.",
         arms=_arms(found.get("arms", ())),
         load=said["load"],
         most=load.MOST,
@@ -310,12 +345,26 @@ wall clock on all cores, workers started from nothing, so that it begins with th
 
 {growth}
 
+## What the lab costs
+
+Wall time per run beyond that of its data, its model and its steps, for runs of a single step by one worker; and how
+long a lab of many runs takes to answer. Starting workers or a cluster is not in it.
+
+{around}
+
 ## What `--dry-run` predicts
 
 Time of a step as a straight line over the batch, fitted on the machine at hand through the run's batch and a quarter of
 it, once for each model of a study. Here fitted at 32 and 8, asked about 128:
 
 {model}
+
+## The explorer
+
+What somebody waits for in Debian's Chromium on the same machine, the server beside it; a lab written by a program, and
+the small models that come with the package.
+
+{explorer}
 
 ## Why it is faster
 

@@ -29,6 +29,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 from benchmarks import kills
 from tests.fuzz.targets import PARSERS
@@ -637,21 +638,37 @@ for _parser in PARSERS:
     _fuzzed(_parser)
 
 
-def _tested(what: str, times: int, test: str) -> None:
-    """A trial that is a test; its own number of attempts is known beforehand."""
+def _tested(what: str, test: str) -> None:
+    """A trial that is one or more tests of test_faults.py; those that try several times say how often."""
 
     @trial("tests", what)
     def tested(folder: Path) -> Outcome:
-        words = ["-m", "pytest", "-m", "", "-q", "-p", "no:xdist", f"--basetemp={folder}", "-k", test]
-        done = subprocess.run([sys.executable, *words, "tests/lab/test_faults.py"], capture_output=True, cwd=ROOT)
-        return Outcome(times, () if done.returncode == 0 else ("the test fails",))
+        told = folder / "told.xml"
+        words = [
+            "-m",
+            "pytest",
+            "-m",
+            "",
+            "-q",
+            "-p",
+            "no:xdist",
+            f"--basetemp={folder / 'base'}",
+            f"--junitxml={told}",
+        ]
+        file = ROOT / "tests" / "lab" / "test_faults.py"
+        done = subprocess.run([sys.executable, *words, "-k", test, str(file)], capture_output=True, cwd=ROOT)
+        cases = list(ElementTree.parse(told).iter("testcase")) if told.exists() else []
+        times = sum(int(p.get("value", "1")) for case in cases for p in case.iter("property")) or len(cases)
+        return Outcome(times, () if cases and done.returncode == 0 else ("the test fails",))
 
 
-_tested("a run that never returns, beside one that does", 3, "never_returns")
-_tested("a run that wants more memory than there is, beside one that does not", 4, "more_memory")
-_tested("SIGTERM and SIGINT to a command at work: saved and ended within ten seconds", 2, "polite_end")
-_tested("a lab that cannot be written", 1, "cannot_be_written")
-_tested("a lab that goes away and comes back, or does not", 2, "vanishes or does_not_come_back")
+_tested("a disk that is full at any one of all writes of a run, then has room again", "full_at_any_write")
+_tested("every file of a finished and of a stopped run cut short, changed, emptied or removed", "harm_to_any_file")
+_tested("a run that never returns, beside one that does", "never_returns")
+_tested("a run that wants more memory than there is, beside one that does not", "more_memory")
+_tested("SIGTERM and SIGINT to a command at work: saved and ended within ten seconds", "polite_end")
+_tested("a lab that cannot be written", "cannot_be_written")
+_tested("a lab that goes away and comes back, or does not", "vanishes or does_not_come_back")
 
 
 # -- the page

@@ -100,12 +100,13 @@ class FullDisk:
         return handle
 
 
-def test_a_disk_that_is_full_at_any_write_costs_one_sentence_and_nothing_else(lab, calm, monkeypatch):
+def test_a_disk_that_is_full_at_any_write_costs_one_sentence_and_nothing_else(lab, calm, monkeypatch, record_property):
     with monkeypatch.context() as patch:
         disk = FullDisk(patch, lab.root, 10**9)
         list(perform(lab, task()))
     writes, kinds = disk.count, {name.strip(".").split(".")[0] for name in disk.kinds}
     assert {"lease", "run", "log", "state", "rows", "weights", "done", "0", "milestones"} <= kinds, kinds
+    record_property("attempts", writes)
     for n in range(writes):
         shutil.rmtree(lab.folder(task().run.key), ignore_errors=True)
         with monkeypatch.context() as patch:
@@ -129,8 +130,9 @@ def kinds_of_files(lab):
 
 
 @pytest.mark.parametrize("harm", ["truncated", "flipped", "emptied", "removed"])
-def test_harm_to_any_file_is_noticed_or_does_not_matter(lab, calm, harm, tmp_path):
+def test_harm_to_any_file_is_noticed_or_does_not_matter(lab, calm, harm, tmp_path, record_property):
     files = kinds_of_files(lab)
+    record_property("attempts", len(files))
     assert {p.name.split("-")[0] for p in files} >= {"run.json", "done.json", "log.jsonl", "weights.safetensors"}
     assert any(p.name == "state.sealed" for p in files) and any(p.parent.name == "milestones" for p in files)
     kept = tmp_path / "kept"

@@ -13,14 +13,18 @@ import math
 import pickle
 import pickletools
 import tarfile
+import warnings
 import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 Bytes = NDArray[np.uint8]
 Reader = Callable[[str], bytes | None]
@@ -223,10 +227,17 @@ def _parse_pickle(name: str, raw: bytes) -> tuple[Bytes, Bytes]:
         raise Unusable(f"{name} is refused: {error or type(error).__name__}") from error
 
 
-def read_png(read: Reader) -> dict[str, Bytes] | None:
-    """CIFAR-10 as wide PNGs: a row of 1024 RGB pixels for each image; labels as JSON lists."""
+def _opened(raw: bytes) -> Image.Image:
+    """The header of a PNG, without Pillow's warning about its size, which is checked here."""
     from PIL import Image
 
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+        return Image.open(io.BytesIO(raw), formats=["PNG"])
+
+
+def read_png(read: Reader) -> dict[str, Bytes] | None:
+    """CIFAR-10 as wide PNGs: a row of 1024 RGB pixels for each image; labels as JSON lists."""
     arrays = {}
     for split, batches in BATCHES.items():
         raws = {f"{batch}.png": read(f"{batch}.png") for batch in batches}
@@ -236,7 +247,7 @@ def read_png(read: Reader) -> dict[str, Bytes] | None:
             if raw is None or labels is None:
                 return None
             try:
-                with Image.open(io.BytesIO(raw), formats=["PNG"]) as image:
+                with _opened(raw) as image:
                     # Before a pixel is decoded: a header of half a megabyte can ask for gigabytes.
                     if image.mode != "RGB" or image.width != 1024 or not 0 < image.height <= MOST_ROWS:
                         raise Unusable(f"{name} is not an RGB image 1024 pixels wide and at most {MOST_ROWS} high")
