@@ -555,7 +555,7 @@ def main(words: Sequence[str] | None = None) -> None:
     if words == ["--version"]:
         print(f"saccade {__version__}")
         return
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # a polite kill saves as Ctrl-C does
+    signal.signal(signal.SIGTERM, _save_and_stop)
     try:
         with output.guarded():
             parse(words)()
@@ -565,6 +565,13 @@ def main(words: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         say("\nstopped; finished runs are kept and unfinished ones were saved. The same command goes on from here.")
         raise SystemExit(130) from None
+
+
+def _save_and_stop(*_: object) -> None:
+    """A polite kill saves as Ctrl-C does, also where Ctrl-C is switched off: `nohup saccade run ... &` ignores it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        raise KeyboardInterrupt
+    signal.raise_signal(signal.SIGINT)
 
 
 if __name__ == "__main__":
