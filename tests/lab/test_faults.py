@@ -209,10 +209,14 @@ def command(lab, images):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
-def test_a_polite_end_saves_within_ten_seconds(tmp_path, signum):
+@pytest.mark.parametrize(
+    ("signum", "shell"), [(signal.SIGTERM, ""), (signal.SIGINT, ""), (signal.SIGTERM, "trap '' INT")], ids=str
+)
+def test_a_polite_end_saves_within_ten_seconds(tmp_path, signum, shell):
+    """Also where SIGINT is ignored, as in a command that a script starts with `&`."""
     lab = tmp_path / "lab"
-    process = subprocess.Popen(command(lab, 320_000), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    words = ["sh", "-c", f'{shell or ":"}; exec "$@"', "sh", *command(lab, 320_000)]
+    process = subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     deadline = time.time() + 120
     while not list(lab.glob("runs/*/log.jsonl")) and time.time() < deadline:
         time.sleep(0.1)

@@ -504,7 +504,8 @@ def main(words: Sequence[str] | None = None) -> None:
     if words == ["--version"]:
         print(f"saccade {__version__}")
         return
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # a polite kill saves as Ctrl-C does
+    # A polite kill saves as Ctrl-C does, also where a shell script started the command with `&`, which ignores SIGINT.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with output.guarded():
             parse(words)()
