@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks import lab, load, page, processes, scaling
+from benchmarks import explorer, lab, load, page, processes, scaling
 from benchmarks.measure import FRESH_PAGES
 
 Row = dict[str, Any]
@@ -39,6 +39,7 @@ def run(quick: bool, only: str, tell: Callable[[str], None]) -> Row:
         "lab": [],
         "absent": [],
         "kept": [],
+        "explorer": [],
         "arms": [],
         "scaling": [],
         "cost_model": [],
@@ -95,6 +96,13 @@ def run(quick: bool, only: str, tell: Callable[[str], None]) -> Row:
             grown |= {"bytes": line["bytes"], "memory_exponent": line["exponent"]}
         found["scaling"] += [scaling.replicas(), scaling.lockstep(), scaling.runs()]
         found["cost_model"] = list(inside("cost", one_thread, quick, only))
+    if only in "explorer" and not (quick and not only):  # a browser that opens and closes is no quick look
+        if why := explorer.missing():
+            found["absent"].append(why)
+        else:
+            for waited in explorer.measured(quick):
+                found["explorer"].append(waited)
+                tell(explorer.line(waited))
     found["seconds"] = time.perf_counter() - began
     return found
 

@@ -87,10 +87,10 @@ def _own_seconds(tasks: Sequence[Task]) -> float:
     return (time.perf_counter() - began) / len(tasks)
 
 
-def synthetic(folder: Path, runs: int) -> list[Task]:
+def synthetic(folder: Path, runs: int, make: Callable[[int, list[Probe]], Task] = trivial) -> list[Task]:
     """A lab as such runs would leave it, made without training; its times lie a minute back."""
     lab = Lab(folder).open()
-    tasks = [trivial(seed, [PROBE]) for seed in range(runs)]
+    tasks = [make(number, [PROBE]) for number in range(runs)]
     curve = [
         {"metric": "online", "value": 0.5, "n": 32, "at": {"images": 32 * i, "split": "online"}} for i in range(40)
     ]

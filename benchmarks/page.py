@@ -229,6 +229,19 @@ def document(found: Row) -> str:
             for c in found["cost_model"]
         ],
     )
+    explorer = _markdown(
+        ("what", "setting", "aim", "measured", "beside"),
+        [
+            (
+                e["name"],
+                e["setting"],
+                f"{e['aim']:g} {e['unit']}" if e["aim"] else "",
+                f"**{e['value']:.3g} {e['unit']}**{busy(e)}",
+                e["beside"],
+            )
+            for e in found.get("explorer", ())
+        ],
+    )
     around = _markdown(
         ("what", "setting", "aim", "measured", ""),
         [
@@ -258,6 +271,7 @@ def document(found: Row) -> str:
         growth=growth,
         around=around,
         model=model,
+        explorer=explorer if found.get("explorer") else "Not measured in this run.",
         arms=_arms(found.get("arms", ())),
         load=said["load"],
         most=load.MOST,
@@ -344,6 +358,13 @@ Time of a step as a straight line over the batch, fitted on the machine at hand 
 it, once for each model of a study. Here fitted at 32 and 8, asked about 128:
 
 {model}
+
+## The explorer
+
+What somebody waits for in Debian's Chromium on the same machine, the server beside it; a lab written by a program, and
+the small models that come with the package.
+
+{explorer}
 
 ## Why it is faster
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from benchmarks import __main__ as bench
-from benchmarks import load, measure, nets, page, scaling
+from benchmarks import explorer, load, measure, nets, page, scaling
 from benchmarks.measure import Pair, Timing
 from benchmarks.pure import without_kernels
 from saccade import models
@@ -125,6 +125,7 @@ def test_a_whole_page():
         "seconds": 3.0,
         "quick": False,
         "kept": rows[:1],
+        "explorer": [explorer.row("dragged", "40 moves", 100.0, 42.0, "ms", "so")],
         "scaling": [{"name": "grows", "of": "runs", "x": [1, 2], "seconds": [1.0, 2.0], "exponent": 1.0}],
         "cost_model": [
             {
@@ -140,6 +141,7 @@ def test_a_whole_page():
     }
     text = page.document(json.loads(json.dumps(found)))
     assert "| held | tiny | 1 MiB | 8 MiB | 5 | **8.0** |" in text and "- a peer: absent" in text
+    assert "| dragged | 40 moves | 100 ms | **42 ms** | so |" in text
     assert "made up" in page.table(found) and "answer (9 runs): aim below 1 s, measured 500 ms" in page.table(found)
     assert "| answer | 9 runs | below 1 s | **500 ms** |  |" in text
 
@@ -221,3 +223,19 @@ def test_a_row_beside_other_programs_is_marked_and_not_compared():
     found, before = ({"machine": {"cpu": "x"}, "rows": [{**row, **more}]} for more in ({"high": 9.0}, {"others": 0.0}))
     assert page.slower(found, before) == []
     assert page.slower({**found, "rows": [{**row, "high": 9.0, "others": 0.0}]}, before)
+
+
+def test_runs_of_the_large_lab_are_all_different_and_have_seeds():
+    runs = [explorer.varied(i, []).run for i in range(500)]
+    assert len({r.key for r in runs}) == 500
+    assert len({r.model for r in runs}) == len(explorer.MODELS) and {r.seed for r in runs} == set(range(7))
+
+
+@pytest.mark.parametrize(("value", "said"), [(99.0, "aim 100 ms, measured 99 ms;"), (101.0, "measured 101 ms *;")])
+def test_a_wait_beyond_its_aim_is_marked(value, said):
+    assert said in explorer.line(explorer.row("dragged", "40 moves", 100.0, value, "ms", "so"))
+
+
+def test_the_explorer_says_why_it_cannot_be_measured(monkeypatch):
+    monkeypatch.setattr(explorer, "chromium", lambda: None)
+    assert explorer.missing().startswith("the explorer: ")

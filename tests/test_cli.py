@@ -93,10 +93,12 @@ def test_a_second_call_trains_nothing(lab):
         (["report", "digits_on_backgrounds", "--lab", "nowhere"], "no results of digits_on_backgrounds"),
         (["report", "digits_on_backgrounds", "--format", "docx"], 'no format "docx"'),
         (["rnu"], 'no command "rnu"; did you mean run?'),
-        (["run"], "Missing from saccade run: STUDY"),
+        (["run"], "saccade run needs STUDY."),
         (["run", "digits_on_backgrounds", "--scal", "small"], "did you mean --scale?"),
-        (["run", "digits_on_backgrounds", "--jobs", "two"], "--jobs"),
-        (["data", "lst"], "Expected one of ('list', 'fetch', 'verify')"),
+        (["run", "digits_on_backgrounds", "--jobs", "two"], '--jobs takes a whole number, not "two".'),
+        (["run", "digits_on_backgrounds", "--seeds", "ten"], "--seeds takes a number of seeds, as in 10 or 0:10"),
+        (["run", "digits_on_backgrounds", "--seeds", "3:10"], "the seeds of a study begin with 0"),
+        (["data", "lst"], 'ACTION is one of list, fetch, verify, not "lst".'),
     ],
 )
 def test_each_mistake_gets_one_sentence_and_exit_code_two(words, says, tmp_path):

@@ -1,11 +1,14 @@
 """The package as a stranger gets it: built, installed into an environment of its own, used away from the repository."""
 
+import contextlib
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 import sysconfig
+import urllib.request
 import zipfile
 from pathlib import Path
 
@@ -41,7 +44,7 @@ def run(*words, **more):
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """Wheel and sdist, from a copy of what the repository holds."""
+    """The sdist, from a copy of what the repository holds, and the wheel, built from that sdist."""
     pytest.importorskip("build")
     folder = tmp_path_factory.mktemp("built")
     copy = folder / "tree"
@@ -115,3 +118,55 @@ def test_the_wheel_serves_the_explorer_and_holds_trained_models(installed, tmp_p
     )
     run(installed, "-c", code, cwd=tmp_path, env=clean())
     assert "demo" in run(installed, "-m", "saccade", "--help", cwd=tmp_path, env=clean())
+
+
+@contextlib.contextmanager
+def serving(python, folder, *words):
+    """A command that serves until it is stopped; gives the address that it prints, or skips where there is no data."""
+    env = {**clean(), "BROWSER": "true", "PYTHONUNBUFFERED": "1"}
+    command = [str(python), "-m", "saccade", *words]
+    with subprocess.Popen(
+        command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as one:
+        try:
+            said = []
+            for line in one.stdout:
+                said.append(line)
+                if found := re.search(r"http://127\.0\.0\.1:\d+/", line):
+                    yield found[0], "".join(said)
+                    break
+            else:
+                told = one.stderr.read()
+                if "fetch" in told or "reach" in told:
+                    pytest.skip(f"no real data here: {told.strip().splitlines()[-1]}")
+                raise AssertionError(told)
+        finally:
+            one.terminate()
+
+
+def asked(address, path, body=None):
+    data, headers = (json.dumps(body).encode(), {"content-type": "application/json"}) if body else (None, {})
+    with urllib.request.urlopen(urllib.request.Request(address + path, data, headers), timeout=300) as answer:
+        return json.load(answer)
+
+
+@pytest.mark.slow
+def test_the_wheel_looks_at_its_models_in_an_empty_folder(installed, tmp_path):
+    pytest.importorskip("starlette")
+    with serving(installed, tmp_path, "demo", "--look") as (address, said):
+        assert "cnn_x64" in said
+        keys = [row["run"] for row in asked(address, "api/lab")["shipped"]]
+        told = asked(address, "api/look", {"models": [{"run": k} for k in keys[:2]], "picture": {"index": 1}})
+    assert [len(a["logits"]) for a in told["answers"]] == [10, 10]
+
+
+@pytest.mark.slow
+def test_the_wheel_profiles_a_file_and_serves_its_page(installed, tmp_path):
+    pytest.importorskip("starlette")
+    (tmp_path / "mynet.py").write_text(
+        "from torch import nn\n\n\ndef net():\n    return nn.Sequential(nn.Flatten(), nn.Linear(3072, 10))\n"
+    )
+    words = ["profile", "mynet.py:net", "--data", "procedural_textures", "--n", "20", "--only", "accuracy", "--quiet"]
+    run(installed, "-m", "saccade", *words, cwd=tmp_path, env=clean())
+    with serving(installed, tmp_path, "serve", "--port", "0") as (address, _):
+        assert [p["name"] for p in asked(address, "api/profiles")] == ["mynet.py:net"]

@@ -12,7 +12,8 @@ from pathlib import Path
 from saccade.lab import pipeline
 from saccade.lab.plan import TRAINING
 from saccade.lab.store import Lab
-from saccade.spec import Probe, Recipe, Run, Settings, Task, plain
+from saccade.report import profile
+from saccade.spec import Estimate, Probe, Recipe, Run, Settings, Task, plain
 
 STUDY, SCALE = "digits_on_backgrounds", "demo"
 DRAWN = {"digits": "procedural_digits", "scenes": "procedural_textures"}
@@ -93,6 +94,24 @@ def make_lab(root: Path) -> Lab:
     finish(lab, Task(heads), weights_of(heads))
     pipeline.write(session, formats=("csv", "html"))
     return lab
+
+
+def put_profile(folder: Path) -> None:
+    """As `saccade profile` writes it."""
+    estimate = Estimate(0.5, 0.4, 0.6, 100, "wilson, images")
+    row = profile.Measured(
+        key="accuracy", question="right answers", probe="accuracy", unit="percent", estimate=estimate
+    )
+    made = {
+        "name": "mine",
+        "facts": {"parameters": 10, "origin": "a test"},
+        "data": {"set": "cifar10", "split": "test", "n": 100},
+        "reading": "by its labels",
+        "way": "",
+    }
+    rest = {"rows": (row,), "skipped": {"mosaics": "no"}, "notes": (), "details": (), "seconds": 1.0, "n": 100}
+    folder.mkdir(parents=True)
+    (folder / "profile.json").write_text(json.dumps(profile.Profile(**made, **rest).plain()))
 
 
 def key_of(lab: Lab, model: str, **fields: object) -> str:

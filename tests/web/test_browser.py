@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from saccade import stats
-from tests.web.labs import STUDY, Served, finish, key_of, session_of, weights_of
+from tests.web.labs import STUDY, Served, finish, key_of, put_profile, session_of, weights_of
 
 pytestmark = pytest.mark.web
 FLAGS = [
@@ -271,6 +271,23 @@ def test_runs_filter_while_one_types(page, served):
     assert "q=model" in page.url
 
 
+def test_the_list_fills_its_box_before_anyone_scrolls(page, served, lab):
+    page.goto(f"{served.address}#/runs")
+    page.wait_for_selector(".list tbody a")
+    until(page, f"document.querySelectorAll('.list tbody a').length === {len(list(lab.root.glob('runs/*/run.json')))}")
+
+
+@pytest.mark.parametrize(("where", "table"), [("#/groups", ".groups"), ("#/profile", ".profile")])
+def test_no_table_has_to_be_pushed_aside_on_a_telephone(page, served, lab, where, table):
+    if where == "#/profile" and not (lab.root / "profiles").is_dir():
+        put_profile(lab.root / "profiles" / "mine-1")
+        put_profile(lab.root / "profiles" / "mine-2")
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(f"{served.address}{where}")
+    page.wait_for_selector(f"{table} tbody tr")
+    assert page.evaluate(f"(s => s.scrollWidth - s.clientWidth)(document.querySelector('{table}').parentElement)") <= 1
+
+
 def test_a_run_shows_its_curve_and_where_it_ran(page, served, lab):
     page.goto(f"{served.address}#/run/{key_of(lab, 'lenet', seed=1, backgrounds=8)}")
     settle(page)
@@ -357,6 +374,18 @@ def test_another_background_changes_the_answer(page, served, lab):
     after(page, lambda: page.get_by_role("button", name="red").click())
     assert logits(page, 0) != before
     assert "bg=rgb" in page.url
+
+
+def test_the_list_of_models_lies_above_everything_else(page, served, lab):
+    open_look(page, served.address, f"?a={key_of(lab, 'lenet', seed=0, backgrounds=8)}")
+    page.locator(".picker-button").first.click()
+    box = page.locator(".picker-panel").first.bounding_box()
+    middle, places = (
+        box["x"] + box["width"] / 2,
+        [box["y"] + share * box["height"] for share in (0.1, 0.3, 0.5, 0.7, 0.9)],
+    )
+    on_top = "Boolean(document.elementFromPoint({}, {})?.closest('.picker-panel'))"
+    assert all(page.evaluate(on_top.format(middle, y)) for y in places)
 
 
 def test_a_drawing_is_an_image_and_its_address_holds_it(page, served, lab):

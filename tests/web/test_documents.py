@@ -8,8 +8,8 @@ import pytest
 
 from saccade import stats
 from saccade.lab.store import Lab
-from saccade.report import document, profile
-from saccade.spec import Estimate, Recipe, Run, SaccadeError, Settings, Task
+from saccade.report import document
+from saccade.spec import Recipe, Run, SaccadeError, Settings, Task
 from saccade.web import profiles, runs
 from saccade.web.catalogue import Catalogue
 from saccade.web.explorer import Explorer
@@ -17,7 +17,7 @@ from saccade.web.export import bundle, file_name
 from saccade.web.measures import comparison, quantiles
 from saccade.web.page import page_files
 from saccade.web.runs import columns
-from tests.web.labs import DRAWN, SCALE, STUDY, finish, key_of, session_of
+from tests.web.labs import DRAWN, SCALE, STUDY, finish, key_of, put_profile, session_of
 
 
 @pytest.fixture
@@ -312,24 +312,6 @@ def test_an_address_that_is_none_is_not_linked(explorer, report):
 
     assert safe_url("javascript:alert(1)") == ""
     assert safe_url("https://example.org") == "https://example.org"
-
-
-def put_profile(folder):
-    """As `saccade profile` writes it."""
-    estimate = Estimate(0.5, 0.4, 0.6, 100, "wilson, images")
-    row = profile.Measured(
-        key="accuracy", question="right answers", probe="accuracy", unit="percent", estimate=estimate
-    )
-    made = {
-        "name": "mine",
-        "facts": {"parameters": 10, "origin": "a test"},
-        "data": {"set": "cifar10", "split": "test", "n": 100},
-        "reading": "by its labels",
-        "way": "",
-    }
-    rest = {"rows": (row,), "skipped": {"mosaics": "no"}, "notes": (), "details": (), "seconds": 1.0, "n": 100}
-    folder.mkdir(parents=True)
-    (folder / "profile.json").write_text(json.dumps(profile.Profile(**made, **rest).plain()))
 
 
 def test_a_profile_is_read_as_it_was_written(small):

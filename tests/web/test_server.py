@@ -77,6 +77,18 @@ TRAVERSAL = [
     "/api/runs?since=1e9",
     "/api/runs?since=" + "9" * 400,
     "/\\..\\..\\etc",
+    "/static/..\\app.py",
+    "/static/..%5capp.py",
+    "/static/..%252fapp.py",
+    "/static/%252e%252e%252fapp.py",
+    "/static/%c0%ae%c0%ae%c0%afapp.py",
+    "/static/file:%2f%2f%2fetc%2fpasswd",
+    "/api/run/..%252f..%252fetc",
+    "/api/run/%2fetc%2fpasswd",
+    "/api/study/digits_on_backgrounds/%2fetc%2fpasswd.csv",
+    "/api/study/digits_on_backgrounds/demo/..%2f..%2f..%2fcosts.csv",
+    "/api/study/digits_on_backgrounds/demo%2f..%2f..%2f..",
+    "/api/measure/%2fetc%2fpasswd?split=..%2f..",
     "/static/" + "a" * 5000,
 ]
 
@@ -90,7 +102,21 @@ def test_a_path_out_of_the_lab_leads_nowhere(served, path):
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:8377", "127.0.0.1.evil.example", "", "localhost:1", "0.0.0.0"]
+    "host",
+    [
+        "evil.example",
+        "evil.example:8377",
+        "127.0.0.1.evil.example",
+        "127.0.0.1@evil.example",
+        "evil.example#127.0.0.1",
+        "[::1].evil.example",
+        "localhost.",
+        "127.1",
+        "2130706433",
+        "",
+        "localhost:1",
+        "0.0.0.0",
+    ],
 )
 def test_a_foreign_name_for_this_machine_is_refused(served, host):
     response, text = ask(served, "/api/lab", headers={"Host": host})
@@ -156,6 +182,10 @@ BODIES = [
     b'{"models": "x", "picture": []}',
     b'{"models": [{"run": "0123456789ab"}], "picture": {"pixels": "AAAA"}}',
     b'{"models": [{"run": "../../../../"}]}',
+    b'{"models": ' + b'{"a":' * 5_000 + b"1" + b"}" * 5_000 + b"}",
+    b'{"picture": {"index": ' + b"9" * 5_000 + b"}}",
+    b'{"picture": {"move": {"dx": 1e999, "dy": NaN}}}',
+    b'{"a": ["0123456789ab"], "b": ["0123456789ab"], "metric": "accuracy", "at": {"split": {}}}',
 ]
 
 
@@ -187,6 +217,56 @@ def test_a_huge_body_is_refused_before_it_is_read(served):
             pass
     assert answer == b"" or b" 413 " in answer
     assert is_up(served)
+
+
+def test_a_body_in_pieces_without_an_end_is_refused(served):
+    """Its size is not announced, so that only counting helps."""
+    with socket.create_connection(("127.0.0.1", served.port), timeout=60) as wire:
+        head = (
+            f"POST /api/look HTTP/1.1\r\nHost: 127.0.0.1:{served.port}\r\nContent-Type: application/json\r\n"
+            "Transfer-Encoding: chunked\r\n\r\n"
+        )
+        wire.sendall(head.encode())
+        answer = b""
+        try:
+            for _ in range(400):
+                wire.sendall(b"10000\r\n" + b"x" * 65536 + b"\r\n")
+        except OSError:
+            pass  # the server hung up, as it should
+        try:
+            answer = wire.recv(200)
+        except OSError:
+            pass
+    assert answer == b"" or b" 413 " in answer
+    assert is_up(served)
+
+
+def test_a_whole_address_in_the_request_line_is_no_way_around_the_host(served):
+    with socket.create_connection(("127.0.0.1", served.port), timeout=60) as wire:
+        wire.sendall(b"GET http://127.0.0.1/api/lab HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n")
+        answer = wire.recv(400)
+    assert answer.split(b" ", 2)[1][:1] == b"4"
+
+
+@pytest.mark.parametrize("first", ["own", "foreign"])
+def test_two_names_for_the_host_are_refused(served, first):
+    names = [f"127.0.0.1:{served.port}", "evil.example"]
+    lines = "".join(f"Host: {name}\r\n" for name in (names if first == "own" else names[::-1]))
+    with socket.create_connection(("127.0.0.1", served.port), timeout=60) as wire:
+        wire.sendall(f"GET /api/lab HTTP/1.1\r\n{lines}Connection: close\r\n\r\n".encode())
+        answer = wire.recv(400)
+    assert answer.split(b" ", 2)[1][:1] == b"4"
+
+
+def test_clients_that_say_nothing_do_not_keep_others_out(served):
+    wires = [socket.create_connection(("127.0.0.1", served.port), timeout=60) for _ in range(300)]
+    try:
+        for wire in wires[::2]:
+            wire.sendall(b"GET /api/lab HTTP/1.1\r\nHost: 127")  # and never the rest
+        assert is_up(served)
+    finally:
+        for wire in wires:
+            wire.close()
 
 
 def test_a_request_line_without_an_end_is_refused(served):

@@ -13,7 +13,7 @@ from tyro.conf import Positional, arg
 from saccade import __version__, registry
 from saccade.cli import output
 from saccade.cli.flags import Device, Jobs, Json, LabDir, Plugin, Quiet, RedoDamaged, Retry, ScaleName, Set, Study
-from saccade.cli.parsing import command, out, parse, say, seconds_of, seed_range, settings
+from saccade.cli.parsing import command, out, parse, say, seconds_of, seed_count, seed_range, settings
 from saccade.spec import SCALES, Outcome, SaccadeError, Says, Settings, suggest
 
 
@@ -227,8 +227,8 @@ def run(
     on: Annotated[str, arg(metavar="PLACE", help="local, ray, or ray:HOST:PORT of a Ray cluster")] = "local",
     detach: Annotated[bool, arg(help="hand the work to the Ray cluster and leave")] = False,
     seeds: Annotated[
-        int | None, arg(metavar="N", help="seeds 0 to N - 1 for every arm; default: the scale's own")
-    ] = None,
+        str, arg(metavar="N", help="seeds 0 to N - 1 for every arm, also as 0:N; default: the scale's own")
+    ] = "",
     until: Annotated[
         str, arg(metavar="decided", help="look at 5, 10 and 20 seeds, adding them where seeds are what is missing")
     ] = "",
@@ -251,7 +251,7 @@ def run(
         registry.load_plugin(file)
     if until not in ("", "decided"):
         raise SaccadeError(f'--until takes "decided", not "{until}".')
-    opened = pipeline.open_session(study, scale, lab, settings(set), only, seeds)
+    opened = pipeline.open_session(study, scale, lab, settings(set), only, seed_count(seeds))
     tell = terminal.printer(quiet or json)
     limit = seconds_of(budget) if budget else None
     how = pipeline.How(
@@ -504,8 +504,7 @@ def main(words: Sequence[str] | None = None) -> None:
     if words == ["--version"]:
         print(f"saccade {__version__}")
         return
-    # A polite kill saves as Ctrl-C does, also where a shell script started the command with `&`, which ignores SIGINT.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, _save_and_stop)
     try:
         with output.guarded():
             parse(words)()
@@ -515,6 +514,13 @@ def main(words: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         say("\nstopped; finished runs are kept and unfinished ones were saved. The same command goes on from here.")
         raise SystemExit(130) from None
+
+
+def _save_and_stop(*_: object) -> None:
+    """A polite kill saves as Ctrl-C does, also where Ctrl-C is switched off: `nohup saccade run ... &` ignores it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        raise KeyboardInterrupt
+    signal.raise_signal(signal.SIGINT)
 
 
 if __name__ == "__main__":

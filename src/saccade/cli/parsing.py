@@ -7,19 +7,20 @@ import contextlib
 import functools
 import io
 import json
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import tyro
 from tyro.conf import FlagCreatePairsOff
 
+from saccade.cli import mistakes
 from saccade.cli.output import tell
-from saccade.errors import SaccadeError, quoted, suggest
+from saccade.errors import SaccadeError, quoted
 
 MOST_SEEDS = 10_000
 
 app = tyro.extras.SubcommandApp()
+_commands: dict[str, Callable[..., None]] = {}
 
 
 def say(line: str = "") -> None:
@@ -41,32 +42,22 @@ def command(name: str | None = None) -> Callable[[Callable[..., None]], Callable
             return functools.partial(function, *args, **named)
 
         app.command(name=name)(bind)
+        _commands[name or function.__name__] = function
         return function
 
     return register
 
 
 def parse(words: Sequence[str]) -> Callable[[], None]:
-    """The bound command. A parse error becomes one sentence instead of the parser's framed paragraph."""
-    told = io.StringIO()
+    """The bound command. Of words that the parser refuses we say ourselves what is wrong: one sentence, no frame."""
     try:
-        with contextlib.redirect_stderr(told):
+        with contextlib.redirect_stderr(io.StringIO()):
             bound: Callable[[], None] = app.cli(prog="saccade", args=list(words), config=(FlagCreatePairsOff,))
         return bound
     except SystemExit as error:
         if not error.code:
             raise
-        lines = [line.strip("│ ") for line in told.getvalue().splitlines()[1:]]  # the first is the frame's title
-        rules = [i for i, line in enumerate(lines) if set(line) <= set("─╰╯")]
-        rules.append(len(lines))
-        known = re.search(r"Available subcommands: ([^.]*)", " ".join(lines[: rules[0] + 3]))
-        if known and words and not words[0].startswith("-"):
-            names = known[1].partition(" ─")[0].replace(" ", "").split(",")
-            raise SaccadeError(suggest("command", words[0], names, "saccade --help")) from None
-        meant = [line.split()[0] for line in lines[rules[0] :] if line.startswith("--")]
-        hint = f"; did you mean {meant[0]}?" if meant and "Unrecognized" in told.getvalue() else "."
-        asked = f"saccade {words[0]} --help" if words and not words[0].startswith("-") else "saccade --help"
-        raise SaccadeError(f"{' '.join(lines[: rules[0]]).rstrip('.')}{hint} ({asked})") from None
+        raise SaccadeError(mistakes.sentence(_commands, words)) from None
 
 
 def settings(words: Sequence[str]) -> dict[str, Any]:
@@ -96,6 +87,21 @@ def seed_range(text: str) -> range:
     if seeds.stop - seeds.start > MOST_SEEDS:  # len() fails on the largest ranges
         raise SaccadeError(f"--seeds names at most {MOST_SEEDS:,} seeds, not {quoted(text)}.")
     return seeds
+
+
+def seed_count(text: str) -> int | None:
+    """How many seeds of a study: N, or 0:N; nothing where nothing was asked for."""
+    if not text:
+        return None
+    if ":" in text:
+        seeds = seed_range(text)
+        if seeds.start:
+            raise SaccadeError(f"the seeds of a study begin with 0, so --seeds takes 10 or 0:10, not {quoted(text)}.")
+        return seeds.stop
+    try:
+        return int(text)
+    except ValueError:
+        raise SaccadeError(f"--seeds takes a number of seeds, as in 10 or 0:10, not {quoted(text)}.") from None
 
 
 def seconds_of(text: str) -> float:

@@ -101,7 +101,8 @@ def settings(run: Run) -> Flat:
     args = {**plain(run.model_args), **plain(run.data_args)}
     recipe = {k if k not in args else f"recipe_{k}": v for k, v in plain(run.recipe).items()}
     named = {"model": run.model or "none", "data": run.data, "seed": run.seed}
-    return {k: _scalar(v) for k, v in {**recipe, **args, **named}.items()}
+    # Of the model and the data first: pages that have room for a few show those.
+    return {k: _scalar(v) for k, v in {**args, **recipe, **named}.items()}
 
 
 def group(run: Run) -> str:

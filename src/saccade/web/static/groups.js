@@ -170,7 +170,7 @@ export function groups(root, { query, go, context }) {
       missing: Math.max(...list.map((g) => g.missing)), why: list.map((g) => g.why).find(Boolean) || "",
     }));
     const distinct = [...new Set(made.groups.map((g) => g.x))].filter((v) => typeof v === "number").sort((a, b) => a - b);
-    const spread = distinct.length > 3 && distinct[0] > 0 && distinct[distinct.length - 1] / distinct[0] >= 16;
+    const spread = distinct.length > 2 && distinct[0] > 0 && distinct[distinct.length - 1] / distinct[0] >= 16;
     const title = `${shownName(set.metric).split(",")[0]} against ${set.x}`;
     const shared = { title, y_label: shownName(set.metric).split(",")[0], y_log: false, y_percent: made.percent, note: "" };
     const data = numbers
@@ -195,15 +195,15 @@ export function groups(root, { query, go, context }) {
     const list = [...made.groups].sort((a, b) => a.name.localeCompare(b.name) || (a.x > b.x ? 1 : -1)).slice(0, 400);
     put(table, h("h2", {}, plural(made.groups.length, "group"), " of seeds"),
       made.twice ? h("p.note", {}, "Some runs have several rows here; choose a condition that tells them apart.") : null,
-      h("div.scroll", { tabindex: "0", role: "region", "aria-label": "Groups" }, h("table.groups", {},
-        h("thead", {}, h("tr", {}, [["A", "choose A"], ["B", "choose B"], ["group", ""], ...(set.x ? [[set.x, ""]] : []), [made.percent ? "mean [95 %] in %" : "mean [95 %]", ""], ["seeds", ""], ["", "strip"]].map(([t]) => h("th", { scope: "col" }, t)))),
-        h("tbody", {}, list.map((g) => h("tr", { class: q.a === g.id || q.b === g.id ? "chosen" : null },
-          ["a", "b"].map((letter) => h("td.ab", {}, h("button.ab-button", { type: "button", "aria-pressed": String(q[letter] === g.id), "aria-label": `${letter.toUpperCase()}: ${g.name}${set.x ? `, ${set.x} ${g.x}` : ""}`, onclick: () => choose(letter, g.id) }, letter.toUpperCase()))),
-          h("th", { scope: "row" }, h("a", { href: context.address("run", [[...g.runs.values()][0]]) }, g.name)),
-          set.x ? h("td.num", {}, typeof g.x === "number" ? number(g.x, 5) : String(g.x)) : null,
-          h("td.num", {}, interval(g.estimate, made.percent)),
-          h("td", {}, `${g.seeds.size}`, g.missing ? h("small.warn", {}, ` ${g.why}`) : null, g.waiting > 0 ? h("small", {}, ` ${g.waiting} to come`) : null),
-          h("td", {}, strip(g, domain)))))),
+      h("div.scroll", { tabindex: "0", role: "region", "aria-label": "Groups" }, h("table.groups", { role: "table" }, // the roles: as cards on a narrow screen it is still a table to a screen reader
+        h("thead", {}, h("tr", { role: "row" }, ["A", "B", "group", ...(set.x ? [set.x] : []), made.percent ? "mean [95 %] in %" : "mean [95 %]", "seeds", "each seed"].map((t) => h("th", { scope: "col", role: "columnheader" }, t)))),
+        h("tbody", {}, list.map((g) => h("tr", { role: "row", class: q.a === g.id || q.b === g.id ? "chosen" : null },
+          ["a", "b"].map((letter) => h(`td.ab.${letter}`, { role: "cell" }, h("button.ab-button", { type: "button", "aria-pressed": String(q[letter] === g.id), "aria-label": `${letter.toUpperCase()}: ${g.name}${set.x ? `, ${set.x} ${g.x}` : ""}`, onclick: () => choose(letter, g.id) }, letter.toUpperCase()))),
+          h("th", { scope: "row", role: "rowheader" }, h("a", { href: context.address("run", [[...g.runs.values()][0]]) }, g.name)),
+          set.x ? h("td.num.at", { role: "cell", data: { of: set.x } }, typeof g.x === "number" ? number(g.x, 5) : String(g.x)) : null,
+          h("td.num.mean", { role: "cell" }, interval(g.estimate, made.percent)),
+          h("td.n", { role: "cell" }, `${g.seeds.size}`, g.missing ? h("small.warn", {}, ` ${g.why}`) : null, g.waiting > 0 ? h("small", {}, ` ${g.waiting} to come`) : null),
+          h("td.each", { role: "cell" }, strip(g, domain)))))),
       made.groups.length > list.length ? h("p.note", {}, `The first ${list.length} are listed; filter to choose.`) : null));
   }
 

@@ -134,9 +134,9 @@ export async function show(root, route, { follow, address, lab }) {
     put(source,
       tab("set", "Test set", () => { view.mode = "set"; view.scene = null; use(); }),
       tab("draw", "Draw", () => { view.mode = "draw"; view.move = { ...STILL }; view.pixels = fromInk(new Float32Array(stock.size ** 2)); view.scene = view.scene || (stock.scenes[0] ? ref(stock.scenes[0]) : { colour: COLOURS.grey }); board.set({ ink: new Float32Array(stock.size ** 2) }); use(); announce("Draw on the image with the pointer"); }),
-      tab("file", "Own image", () => file.click()),
+      tab("file", "File", () => file.click()),
       view.mode === "draw" ? [h("button.quiet", { type: "button", onclick: () => { board.set({ ink: new Float32Array(stock.size ** 2) }); view.pixels = fromInk(new Float32Array(stock.size ** 2)); changed(); } }, "Clear"),
-        h("button.quiet", { type: "button", "aria-pressed": String(view.dragging), onclick: () => { view.dragging = !view.dragging; use(); } }, "Move it")] : null);
+        h("button.quiet", { type: "button", "aria-pressed": String(view.dragging), onclick: () => { view.dragging = !view.dragging; use(); } }, "Move")] : null);
   }
 
   const ref = (scene) => ({ split: scene.split, index: scene.index });
@@ -144,7 +144,7 @@ export async function show(root, route, { follow, address, lab }) {
 
   function drawShelves() {
     const pick = (scene, png, label, text) => h("button.thumb", { type: "button", "aria-pressed": String(sameScene(view.scene, scene)), "aria-label": label, title: label, onclick: () => { view.scene = scene; drawShelves(); changed(); } }, png ? h("img.pixels", { src: `data:image/png;base64,${png}`, alt: "" }) : h("span.swatch", { style: { background: text } }));
-    const own = view.mode === "set" ? h("button.thumb.word", { type: "button", "aria-pressed": String(!view.scene), onclick: () => { view.scene = null; drawShelves(); changed(); } }, "own") : null;
+    const own = view.mode === "set" ? h("button.thumb.word", { type: "button", "aria-pressed": String(!view.scene), onclick: () => { view.scene = null; drawShelves(); changed(); } }, "its own") : null;
     const names = stock.classes;
     const trained = stock.scenes.filter((x) => x.behind !== null), unseen = stock.scenes.filter((x) => x.behind === null);
     put(scenes, own,
@@ -215,7 +215,7 @@ export async function show(root, route, { follow, address, lab }) {
     return [
       h("p.says-line", {}, "says ", h("b", { class: right === null ? "" : right ? "right" : "wrong" }, names[best] ?? best), ` with ${scaled(a.probabilities[best], true, 0)} %`, right === null ? "" : right ? h("span.right", {}, " ✓") : h("span.wrong", {}, ` ✗ it is ${names[answer.label] ?? answer.label}`)),
       h("table.bars", { "aria-label": "Logits and probabilities" }, h("tbody", {}, a.probabilities.map((p, k) => h("tr", { class: `${k === best ? "best" : ""} ${k === answer.label && view.mode === "set" ? "true-label" : ""}` },
-        h("th", { scope: "row" }, names[k] ?? k), h("td.bar", {}, h("i", { style: { width: `${100 * p}%`, background: colour(family) } })), h("td.num", { data: { logit: String(k) }, title: `logit ${a.logits[k].toPrecision(8)}` }, a.logits[k].toFixed(2)))))),
+        h("th", { scope: "row" }, names[k] ?? k), h("td.length", {}, h("i", { style: { width: `${100 * p}%`, background: colour(family) } })), h("td.num", { data: { logit: String(k) }, title: `logit ${a.logits[k].toPrecision(8)}` }, a.logits[k].toFixed(2)))))),
     ];
   }
 

@@ -121,7 +121,7 @@ async function begin() {
     Object.assign(lab, await get("lab"));
     setFamilies(lab.families);
     setStatistics(lab);
-    put(document.getElementById("about"), `saccade ${lab.saccade}, lab ${lab.root}`, STATIC ? `, saved ${lab.saved || ""}` : "");
+    put(document.getElementById("about"), `saccade ${lab.saccade} · lab in ${lab.root}`, STATIC ? `, saved ${lab.saved || ""}` : "");
   } catch (error) {
     put(main, failed(error));
     const off = live.onChange(() => { off(); begin(); });

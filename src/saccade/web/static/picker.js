@@ -16,7 +16,7 @@ export function nameOf(row, rows) {
   if (row.shipped) return row.shipped.replace("_", " ");
   const mine = rows.filter((r) => (r.arm || r.model) === (row.arm || row.model) && r.study === row.study && r.scale === row.scale);
   const vary = store.varying(mine, store.BESIDE).filter((f) => !["watch", "recipe_watch"].includes(f)).slice(0, 3);
-  return `${store.label(row, vary)} seed ${row.seed}`;
+  return `${store.label(row, vary)}, seed ${row.seed}`;
 }
 
 export function picker(label, onpick) {

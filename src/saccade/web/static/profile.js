@@ -54,13 +54,13 @@ function table(chosen) {
     rows.get(r.key).cells[i] = r;
   }));
   const references = [...new Map(chosen.flatMap((p) => p.rows.flatMap((r) => r.references.map((x) => [x.name, x.about]))))];
-  return h("div.scroll", { tabindex: "0", role: "region", "aria-label": "Profile" }, h("table.profile", {},
-    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "question"), chosen.map((p, i) => h("th", { scope: "col" }, "AB"[i])), h("th.wide-only", { scope: "col" }, ""), references.map(([name, about]) => h("th.wide-only", { scope: "col", title: about }, name)), h("th.wide-only", { scope: "col" }, "what it means"))),
-    h("tbody", {}, [...rows.values()].map((r) => h("tr", {}, h("th", { scope: "row" }, r.question, h("small.wide-hide", {}, r.cells.map((c, i) => (c?.says ? h("span", {}, `${"AB"[i]} ${c.says}. `) : null)))),
-      chosen.map((p, i) => h("td.num", {}, cell(r.cells[i], p, r.key))),
-      h("td.wide-only", {}, strip(r)),
-      references.map(([name]) => h("td.num.wide-only", {}, text(r.references.find((x) => x.name === name)?.value, r.unit))),
-      h("td.wide-only", {}, r.cells.map((c, i) => (c?.says ? h("div.says-of", {}, chosen.length > 1 ? h("i", { style: { color: INKS[i] } }, "AB"[i]) : null, c.says) : null))))))));
+  return h("div.scroll", { tabindex: "0", role: "region", "aria-label": "Profile" }, h("table.profile", { role: "table" },
+    h("thead", {}, h("tr", { role: "row" }, h("th", { scope: "col" }, "question"), chosen.map((p, i) => h("th", { scope: "col" }, "AB"[i])), h("th", { scope: "col" }, chosen.length > 1 ? "both" : ""), references.map(([name, about]) => h("th.wide-only", { scope: "col", title: about }, name)), h("th", { scope: "col" }, "what it means"))),
+    h("tbody", {}, [...rows.values()].map((r) => h("tr", { role: "row" }, h("th", { scope: "row", role: "rowheader" }, r.question),
+      chosen.map((p, i) => h("td.num", { role: "cell", class: `num is-${"ab"[i]}` }, chosen.length > 1 ? h("i.wide-hide", { style: { color: INKS[i] } }, "AB"[i]) : null, cell(r.cells[i], p, r.key))),
+      h("td.strip-cell", { role: "cell" }, strip(r)),
+      references.map(([name]) => h("td.num.wide-only", { role: "cell" }, text(r.references.find((x) => x.name === name)?.value, r.unit))),
+      h("td.means", { role: "cell" }, r.cells.map((c, i) => (c?.says ? h("div.says-of", {}, chosen.length > 1 ? h("i", { style: { color: INKS[i] } }, "AB"[i]) : null, c.says) : null))))))));
 }
 
 function text(v, unit) {

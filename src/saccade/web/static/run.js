@@ -31,9 +31,9 @@ export async function show(root, route, { address }) {
         h("p.over", {}, h("a", { href: "#/runs" }, "Runs"), ` / ${key}`),
         h("h1", {}, name, run.seed !== undefined ? h("span.light-part", {}, ` seed ${run.seed}`) : null),
         h("p.lead", {}, run.study ? [h("a", { href: address("study", [run.study, run.scale]) }, run.study), `, ${run.scale} scale`] : run.data || "")),
-      run.damaged.length ? h("div.note.bad", {}, h("b", {}, "Damaged: "), run.damaged.join(", "), h("p", {}, "What does not match its checksum is never used. Do the run again with saccade run … --redo-damaged, or look at every file with saccade lab verify.")) : null,
+      run.damaged.length ? h("div.note.bad", {}, h("b", {}, "Damaged: "), run.damaged.join(", "), h("p", {}, "What does not match its checksum is never used. Do the run again with ", h("code", {}, "saccade run … --redo-damaged"), ", or look at every file with ", h("code", {}, "saccade lab verify"), ".")) : null,
       h("div.facts", {}, state(), run.seconds !== undefined ? tile("trained for", duration(run.seconds)) : tile("time left", run.left !== undefined ? `about ${duration(run.left)}` : "–"),
-        tile("steps", run.steps !== undefined ? number(run.steps) : run.share !== undefined ? `${Math.round(100 * run.share)} %` : "–"),
+        run.steps !== undefined ? tile("steps", number(run.steps)) : tile("trained", run.share !== undefined ? `${Math.round(100 * run.share)} %` : "–"),
         tile("parameters", parameters()), tile("started", run.started ? ago(run.started) : "–")),
       run.reason ? h("p.stopped", {}, run.state === "finished" ? "Stopped by its rule: " : `${run.state[0].toUpperCase()}${run.state.slice(1)}: `, h("b", {}, run.reason), ".") : null,
       seeds(), curve(), look(), measured(), h("div.two", {}, settings(), environment()), log());

@@ -5,6 +5,7 @@ import { STATIC } from "./data.js";
 import { ago, duration, number, plural } from "./format.js";
 import * as store from "./store.js";
 import { groups } from "./groups.js";
+import { nameOf } from "./picker.js";
 
 const ROW = 38;
 export const SIGNS = { finished: "✓", running: "▸", waiting: "…", diverged: "✗", failed: "✗", timeout: "⏱", damaged: "!" };
@@ -138,7 +139,7 @@ function list(root, context) {
   function columns() {
     const vary = store.varying(rows.length > 5000 ? rows.filter((_, i) => i % Math.ceil(rows.length / 5000) === 0) : rows, store.BESIDE).filter((f) => f !== "model" && f !== "data");
     const arms = rows.some((r) => r.arm), datas = new Set(rows.slice(0, 5000).map((r) => r.data)).size > 1;
-    return ["state", arms ? "arm" : "model", ...(arms ? ["model"] : []), ...(datas ? ["data"] : []), ...vary.slice(0, 6), "seed", "seconds", "started"];
+    return ["state", arms ? "arm" : "model", ...(arms ? ["model"] : []), ...(datas ? ["data"] : []), "seed", "seconds", "started", ...vary.slice(0, 6)];
   }
 
   function sort() {
@@ -158,7 +159,8 @@ function list(root, context) {
   }
 
   function paint() {
-    const top = scroller.scrollTop, high = scroller.clientHeight || 600;
+    // The window, not the box: the box is as low as its rows until they are there.
+    const top = scroller.scrollTop, high = Math.max(scroller.clientHeight, innerHeight);
     const first = Math.max(0, Math.floor(top / ROW) - 6), last = Math.min(sorted.length, Math.ceil((top + high) / ROW) + 6);
     table.setAttribute("aria-rowcount", String(sorted.length + 1));
     const space = (n) => h("tr.space", { "aria-hidden": "true" }, h("td", { colspan: String(fields.length), style: { height: `${n * ROW}px` } }));
@@ -179,9 +181,8 @@ function list(root, context) {
 
   function paintRunning() {
     const now = rows.filter((r) => r.state === "running").slice(0, 12);
-    const vary = store.varying(rows, store.BESIDE);
     put(running, now.length ? [h("h2", {}, "Training now"), h("div.now-list", {}, now.map((r) => h("a.now-card", { href: context.address("run", [r.run]) },
-      h("b", {}, store.label(r, vary.slice(0, 3)), ` seed ${r.seed}`), progress(r), h("small", {}, r.left !== undefined ? `about ${duration(r.left)} left` : "started")))) ] : null);
+      h("b", {}, nameOf(r, rows)), progress(r), h("small", {}, r.left !== undefined ? `about ${duration(r.left)} left` : "started")))) ] : null);
   }
 
   return {

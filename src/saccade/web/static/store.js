@@ -131,6 +131,6 @@ export function varying(list, skip = new Set()) {
 
 export function label(row, fields) {
   const name = row.arm || row.model || row.run;
-  const more = fields.filter((f) => f !== "model" && f !== "data" && row[f] !== undefined).map((f) => `${f}=${row[f]}`);
-  return [name, ...more].join(" ");
+  const more = fields.filter((f) => f !== "model" && f !== "data" && row[f] !== undefined).map((f) => `${f} ${row[f]}`);
+  return [name, ...more].join(", ");
 }

@@ -22,7 +22,8 @@ export async function show(root, route, { address, lab }) {
         h("p.lead", {}, have.length
           ? "Published claims about vision models, run again with paired seeds. Open a study for its verdicts, its figures and how each number was made."
           : "Nothing has been run here yet. One of these commands fills it; this page follows while it runs."),
-        have.length ? null : copyable(`saccade run digits_on_backgrounds --scale smoke --lab ${lab.root}`)),
+        have.length ? null : [copyable(`saccade run digits_on_backgrounds --scale smoke --lab ${lab.root}`),
+          lab.shipped?.length ? h("p", {}, h("a", { href: address("look") }, "Or look at trained models that come with saccade"), ", before anything is trained.") : null]),
       h("div.cards", {}, have.map((c) => card(c, address))),
       not.length ? h("section", {},
         h("h2", {}, have.length ? "Not run in this lab" : "Studies"),
