@@ -363,6 +363,7 @@ def perform(lab: Lab, planned: Planned, how: How) -> bool:
         plugins=how.plugins,
         retry=how.retry,
     )
+    board.interrupt = work.interrupt
     try:
         return terminal.follow(work.events, board, how.quiet, seconds=how.seconds)
     except KeyboardInterrupt:
