@@ -16,6 +16,7 @@ ORDER = [
         "report.writers",
         "lab.origin",
         "lab.identity",
+        "lab.joined",
         "lab.launch",
         "lab.registration",
         "lab.export",

@@ -80,6 +80,10 @@ def test_a_second_call_trains_nothing(lab):
         (["run", "digits_on_backgrounds", "--lab", "/dev/null/lab"], "cannot write"),
         (["run", "nowhere.py"], "no file nowhere.py"),
         (["train", "lennet"], "did you mean lenet?"),
+        (["train", "lenet", "--sede", "3"], "saccade train has no option --sede; did you mean --seeds?"),
+        (["train", "lenet", "--data", "folder:nowhere"], 'there is no folder "nowhere"'),
+        (["run", "digits_on_backgrounds", "--recipe", "lrr=1"], "did you mean lr?"),
+        (["run", "digits_on_backgrounds", "--also", "nowhere.py:net"], "no file nowhere.py"),
         (["train", "lenet", "--set", "haed=mean"], "did you mean head?"),
         (["train", "lenet", "--seeds", "a:b"], "--seeds takes one seed or a range"),
         (["train", "lenet", "--images", "-5"], "images of the recipe must be a whole number from 1"),
@@ -192,9 +196,15 @@ def test_train_prints_an_estimate_and_takes_plugins(tmp_path):
         "--data-set",
         *DRAWN,
         "backgrounds=2",
+        "--probes",
+        "accuracy",
+        "calibration",
+        "sizes",
     )
     assert done.returncode == 0, done.stderr
-    assert "one_layer: accuracy on ood" in done.stdout and "(seeds 0, 1)" in done.stdout
+    assert "one_layer: accuracy at split ood" in done.stdout and "(seeds 0, 1)" in done.stdout
+    assert "one_layer: calibration_error" in done.stdout  # every probe that was asked for
+    assert "probe sizes gave no rows" in done.stderr
 
 
 def test_a_damaged_data_cache_is_refused_named_and_repaired(tmp_path):

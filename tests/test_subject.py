@@ -50,6 +50,33 @@ def test_what_is_no_answer_is_refused_in_one_sentence(change, says):
     assert "\n" not in str(error.value)
 
 
+def test_rows_have_intervals_over_images_an_arm_and_outcomes_when_asked():
+    table = probe(Model(), arm="mine", outcomes=True)
+    [row] = table
+    assert row["arm"] == "mine" and row["low"] < row["value"] < row["high"]
+    assert len(row["each"]) == row["n"] == 40 and row["each"].mean() == row["value"]
+    assert "each" not in next(iter(probe(Model())))
+
+
+def test_mean_and_std_replace_the_data_s():
+    seen = []
+
+    class Watch(Model):
+        def forward(self, x):
+            seen.append(x)
+            return super().forward(x)
+
+    probe(Watch(), mean=(0.0,), std=(1.0,))
+    assert float(seen[-1].min()) >= 0 and float(seen[-1].max()) <= 1
+    with pytest.raises(SaccadeError, match="mean and std go together"):
+        probe(Model(), mean=(0.5,))
+
+
+def test_a_probe_that_gives_no_rows_says_so():
+    with pytest.raises(SaccadeError, match="probe sizes gave no rows"):
+        sc.probe(Model(), ["sizes"], "digits_on_backgrounds", data_args=DRAWN)
+
+
 def test_every_part_is_in_its_own_mode_again():
     model = nn.Sequential(nn.Flatten(), nn.Dropout(), nn.BatchNorm1d(3072), nn.Linear(3072, 10)).train()
     model[2].eval()  # a user froze it

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, overload
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -22,7 +23,7 @@ from saccade.profiling import compare as comparing
 from saccade.profiling import measure
 from saccade.profiling.compare import Comparison, Model
 from saccade.report.profile import Profile
-from saccade.spec import Evidence, Probe, Recipe, Run, SaccadeError, Settings, Task
+from saccade.spec import Evidence, Probe, Recipe, Row, Run, SaccadeError, Settings, Task
 from saccade.subjects.subject import Subject, evaluating
 
 
@@ -96,36 +97,62 @@ def probe(
     device: str = "cpu",
     size: int = 0,
     channels: int = 0,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+    arm: str = "outside",
+    outcomes: bool = False,
 ) -> Table:
     """Put any torch model through probes. One model: the images are the replicates, and n counts them.
 
     `size` (pixels on a side) and `channels` say what the model takes, where that is not what the data have: images are
-    resized, and their channels averaged or a single one repeated.
+    resized, and their channels averaged or a single one repeated. `mean` and `std` standardise instead of the data's.
+    Rows have `low` and `high` (95 %, over images) where a probe gives one outcome per image, and with `outcomes` these
+    as `each`; `arm` names the model, so that tables of several can be joined.
     """
     where = Source(registry.card("data", data).name, Settings(data_args), seed, device)
     images = where("train")
-    asked = Subject(subject.to(device), images.mean, images.std, device, images.classes, size, channels)
+    if (mean is None) != (std is None) or (mean and std and len(mean) != len(std)):
+        raise SaccadeError("mean and std go together, with one number per channel each.")
+    standard = (tuple(mean), tuple(std)) if mean and std else (images.mean, images.std)
+    asked = Subject(subject.to(device), *standard, device, images.classes, size, channels)
     _try_out(asked, images.head(2))
     rows = []
     with evaluating(subject):
         for p in probes:
             named = Probe(p) if isinstance(p, str) else p
-            for row in registry.find("probe", named.name)(asked, where, **named.settings):
+            given = list(registry.find("probe", named.name)(asked, where, **named.settings))
+            if not given:
+                raise SaccadeError(
+                    f"probe {named.name} gave no rows for this model and data (saccade show {named.name})."
+                )
+            for row in given:
                 rows.append(
                     {
                         **row.at,
                         "metric": row.metric,
                         "value": row.value,
                         "n": row.n,
+                        **_over_images(row),
+                        **({"each": row.each} if outcomes else {}),
                         "seed": seed,
                         "probe": named.name,
                         "model": type(subject).__name__,
                         "data": data,
-                        "arm": "outside",
+                        "arm": arm,
                         "run": "",
                     }
                 )
     return Table(tuple(rows))
+
+
+def _over_images(row: Row) -> dict[str, float]:
+    """The ends of the interval: Wilson's for right and wrong, Student's for other numbers; none without outcomes."""
+    if row.each is None or np.size(row.each) < 2:
+        return {}
+    each = np.asarray(row.each, dtype=float).ravel()
+    share = bool(np.isin(each, (0.0, 1.0)).all())
+    found = stats.proportion(int(each.sum()), len(each)) if share else stats.estimate(each.tolist())
+    return {"low": found.low, "high": found.high}
 
 
 def _try_out(subject: Subject, images: Images) -> None:
@@ -179,11 +206,21 @@ def run(
     jobs: int | None = None,
     quiet: bool = False,
     seeds: int | None = None,
+    also: str | Callable[..., nn.Module] | Sequence[str | Callable[..., nn.Module]] = (),
+    like: str = "",
+    recipe: Mapping[str, Any] | None = None,
     **choices: Any,
 ) -> pipeline.Session:
-    """The same as `saccade run`; the session it returns has .table() and .verdicts()."""
-    opened = pipeline.open_session(study, scale, lab, choices, seeds=seeds)
-    how = pipeline.How(device=device, jobs=jobs, quiet=quiet)
+    """The same as `saccade run`; the session it returns has .table() and .verdicts().
+
+    `also` names models of one's own that join as arms, trained like the arm `like`: also="net.py:net". `recipe` changes
+    every arm's, as in recipe={"lr": 0.01}; such a study is not the planned one.
+    """
+    several = [also] if isinstance(also, str) or callable(also) else also
+    named = [one if isinstance(one, str) else _where(one) for one in several]
+    opened = pipeline.open_session(study, scale, lab, choices, seeds=seeds, also=named, like=like, recipe=recipe)
+    plugins = (*registry.imported(), *(one for one in named if one.rpartition(":")[0].endswith(".py")))
+    how = pipeline.How(device=device, jobs=jobs, quiet=quiet, plugins=plugins)
     planned = pipeline.plan_work(opened.lab, opened.tasks, how, terminal.printer(quiet))
     pipeline.run(opened, planned, how)
     pipeline.write(opened)

@@ -26,7 +26,11 @@ from saccade.errors import SaccadeError, in_words, suggest
 KINDS = ("model", "data", "probe", "study")
 FOLDERS = {"model": "models", "data": "data", "probe": "probes", "study": "studies"}
 REQUIRED = "required"  # stands for an argument without a default
-CLASSES = ("classes", "num_classes", "n_classes", "num_labels", "n_class", "nclass")  # what authors call it
+FROM_DATA = "as the data"  # stands for what a factory is given by the images that its model is for
+# What authors call the three things that a factory may ask for.
+CLASSES = ("classes", "num_classes", "n_classes", "num_labels", "n_class", "nclass")
+SIZES = ("size", "image_size", "img_size", "input_size", "resolution")
+CHANNELS = ("channels", "in_channels", "in_chans", "num_channels", "input_channels")
 
 
 @dataclass(frozen=True)
@@ -192,10 +196,10 @@ def adopt(text: str) -> str:
         return made(**{**{a: classes for a in CLASSES if a in known}, **given})
 
     build.__name__, build.__module__ = name, module.__name__
+    named = [p for p in known.values() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and p.name not in CLASSES]
     args = {
-        p.name: REQUIRED if p.default is p.empty else p.default
-        for p in known.values()
-        if p.name not in CLASSES and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
+        p.name: FROM_DATA if p.name in SIZES + CHANNELS else REQUIRED if p.default is p.empty else p.default
+        for p in named
     }
     about = (inspect.getdoc(made) or f"{function} of {path}, from outside.").partition("\n")[0]
     _registered["model", name] = build

@@ -3,10 +3,12 @@
 import hashlib
 import json
 import lzma
+import shutil
 
 import pytest
 
-from saccade.lab import export
+import saccade
+from saccade.lab import export, pipeline
 from saccade.lab.plan import TRAINING, table_of
 from saccade.lab.store import Lab, seal, write_atomic
 from saccade.spec import DamagedFile, Probe, Recipe, Run, SaccadeError, Task
@@ -108,3 +110,27 @@ def test_a_damaged_export_is_one_sentence(tmp_path, spoil):
         export.read(Lab(tmp_path / "b"), tmp_path / "x")
     with pytest.raises(SaccadeError, match="no file"):
         export.read(Lab(tmp_path / "b"), tmp_path / "nothing")
+
+
+@pytest.mark.slow
+def test_a_study_is_judged_the_same_from_an_export_and_after_a_run_is_done_again(tmp_path):
+    """The whole way with real workers: `verdicts.json` to the byte, and every row of a repeated run."""
+    drawn = {"digits": "procedural_digits", "scenes": "procedural_textures", "images": 128}
+    study = ("digits_on_backgrounds", "smoke")
+
+    def verdicts(lab):
+        return pipeline.write(pipeline.open_session(*study, lab, drawn)).paths["verdicts.json"].read_bytes()
+
+    def rows(ran):  # time is the one thing that a repeated run does not give again
+        return [r for r in ran.table() if not r["metric"].endswith("seconds")]
+
+    ran = saccade.run(*study, lab=tmp_path / "a", quiet=True, jobs=1, **drawn)
+    said = verdicts(tmp_path / "a")
+    export.write(Lab(tmp_path / "a"), tmp_path / "runs.jsonl.xz")
+    export.read(Lab(tmp_path / "b"), tmp_path / "runs.jsonl.xz")
+    assert verdicts(tmp_path / "b") == said
+    lab = Lab(tmp_path / "a")
+    before = rows(ran)
+    shutil.rmtree(lab.folder(next(t.run.key for t in ran.tasks)))
+    assert rows(saccade.run(*study, lab=tmp_path / "a", quiet=True, jobs=1, **drawn)) == before
+    assert verdicts(tmp_path / "a") == said

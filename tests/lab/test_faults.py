@@ -209,10 +209,19 @@ def command(lab, images):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
-def test_a_polite_end_saves_within_ten_seconds(tmp_path, signum):
+@pytest.mark.parametrize(
+    ("signum", "before"),
+    [
+        (signal.SIGTERM, ()),
+        (signal.SIGINT, ()),
+        (signal.SIGTERM, ("sh", "-c", "trap '' INT; exec \"$@\"", "sh")),  # as a command behind `nohup ... &` starts
+    ],
+    ids=["SIGTERM", "SIGINT", "SIGTERM where SIGINT is ignored"],
+)
+def test_a_polite_end_saves_within_ten_seconds(tmp_path, signum, before):
     lab = tmp_path / "lab"
-    process = subprocess.Popen(command(lab, 320_000), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    words = [*before, *command(lab, 320_000)]
+    process = subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     deadline = time.time() + 120
     while not list(lab.glob("runs/*/log.jsonl")) and time.time() < deadline:
         time.sleep(0.1)

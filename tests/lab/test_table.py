@@ -50,3 +50,22 @@ def test_record_joins_run_and_condition_and_csv_round_trips():
     assert made["arm"] == "CNN, pooled" and made["head"] == "mean" and made["backgrounds"] == 8
     back = list(csv.DictReader(io.StringIO(Table((made,)).to_csv())))
     assert back[0]["split"] == "ood" and float(back[0]["value"]) == 0.5 and back[0]["run"] == run.key
+
+
+def test_a_printed_table_shows_estimates_and_not_its_rows():
+    rows = tuple(
+        {"metric": "accuracy", "value": 0.5 + 0.1 * seed, "n": 10, "seed": seed, "arm": "a", "split": split, "run": ""}
+        for split in ("train", "test")
+        for seed in range(3)
+    )
+    shown = repr(Table(rows))
+    assert shown.splitlines()[0] == "Table of 6 rows"
+    assert "accuracy at split test: 60 % ± 25, n=3" in shown
+    alone = {**rows[0], "low": 0.2, "high": 0.8}
+    assert "accuracy: 50 % [20, 80] n=10 images" in repr(Table((alone,)))
+    assert "(seeds 0)" in repr(Table(rows[:1]))
+
+
+def test_conditions_are_the_fields_that_tell_rows_apart():
+    rows = tuple({"metric": "m", "value": 1.0, "seed": s, "x": x, "same": 1} for s in range(2) for x in (1, 2))
+    assert Table(rows).conditions("m") == [{"x": 1}, {"x": 2}]

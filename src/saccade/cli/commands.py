@@ -10,9 +10,24 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from saccade import __version__, registry
+from saccade import __version__, arguments, registry
 from saccade.cli import output
-from saccade.cli.flags import Device, Jobs, Json, LabDir, Plugin, Quiet, RedoDamaged, Retry, ScaleName, Set, Study
+from saccade.cli.flags import (
+    Also,
+    Device,
+    Jobs,
+    Json,
+    LabDir,
+    Like,
+    Plugin,
+    Quiet,
+    RecipeSet,
+    RedoDamaged,
+    Retry,
+    ScaleName,
+    Set,
+    Study,
+)
 from saccade.cli.parsing import command, out, parse, say, seconds_of, seed_count, seed_range, settings
 from saccade.spec import SCALES, Outcome, SaccadeError, Says, Settings, suggest
 
@@ -72,12 +87,17 @@ def show(
         "about": card.about,
         "version": card.version,
         "arguments": card.args,
+        "accepted": {a: arguments.words(card.accepts[a]) for a in card.args if card.accepts.get(a)},
+        **({"splits": list(card.splits)} if card.splits else {}),
         **card.extra,
     }
     if kind == "model":
         from saccade import models
+        from saccade.profiling import references
 
         shown["parameters"] = models.parameters(models.build(card.name))
+        if measured := [reference.sentence() for reference in references.of_model(card.name)]:
+            shown["measured"] = measured
     if kind == "study":
         study = registry.study(card.name)
         shown = {
@@ -93,11 +113,19 @@ def show(
     if json:
         out(shown)
         return
+    accepted = shown.pop("accepted", {})
     for field, value in shown.items():
         if isinstance(value, dict):
             print(f"{field}:")
             for k, v in value.items():
-                print(f"  {k} = {v['default']!r}   {v['about']}" if isinstance(v, dict) else f"  {k}: {v}")
+                if isinstance(v, dict):
+                    among = f" ({', '.join(map(str, v['known']))})" if v["known"] else ""
+                    print(f"  {k} = {v['default']!r}   {v['about']}{among}")
+                else:
+                    print(f"  {k}: {v}" + (f"   ({accepted[k]})" if field == "arguments" and k in accepted else ""))
+        elif field == "measured":
+            print("measured, with a short recipe (no best values):")
+            print("\n".join(f"  {line}" for line in value))
         elif value not in ("", ()):
             print(f"{field}: {f'{value:,}' if isinstance(value, int) else value}")
 
@@ -147,7 +175,6 @@ def train(
     """Train one model over seeds and print its accuracy; finished seeds are not trained again."""
     for file in plugin:
         registry.load_plugin(file)
-    from saccade import stats
     from saccade.data.named import named
     from saccade.lab import identity, pipeline
     from saccade.lab.store import Lab
@@ -160,7 +187,8 @@ def train(
     registry.check_args("model", model, settings(set))
     registry.check_args("data", data, data_args)
     made = recipe_of({"images": images}, settings(recipe))
-    splits = ("train", source.extra.get("watch", "test"))
+    tested = ("test",) if "test" in source.splits else ()
+    splits = tuple(dict.fromkeys(("train", source.extra.get("watch", "test"), *tested)))
     asked = tuple(Probe(p, splits=splits) if p == "accuracy" else Probe(registry.card("probe", p).name) for p in probes)
     tasks = identity.identify(
         [
@@ -178,16 +206,11 @@ def train(
     failed = any(not str(gap["why"]).startswith(results) for gap in table.gaps)
     if json:
         out({"rows": [dict(r) for r in table], "gaps": [dict(g) for g in (*table.gaps, *table.faults)]})
-    for split in () if json else splits:
-        series = table.series("accuracy", split=split)
-        if series:
-            few = len(series) < 3  # two seeds have no interval worth the name: their values are listed
-            values = ", ".join(f"{100 * v:.1f}" for v in series.values())
-            shown = (
-                f"{values} % (seeds {', '.join(map(str, series))})" if few else f"{stats.estimate(series).short()} %"
-            )
-            more = "" if few else f" (95 % interval over {len(series)} seeds)"
-            print(f"{card.name}: accuracy on {split} {shown}{more}")
+    for line in () if json else table.estimates():
+        print(f"{card.name}: {line}")
+    kept = [(p, Lab(lab).rows(t.run.key, p)) for t in tasks for p in t.probes]
+    for name in () if json else dict.fromkeys(p.name for p, document in kept if document and not document["rows"]):
+        say(f"probe {name} gave no rows; saccade show {name} says what it needs.")
     for gap in () if json else (*table.gaps, *table.faults):
         print(f"seed {gap['seed']}: {gap['why']}")
     if failed or table.faults:
@@ -220,6 +243,9 @@ def run(
     scale: ScaleName = "small",
     set: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE ...", help="open choices (saccade show STUDY)")] = (),
     only: Annotated[str, arg(metavar="GLOB", help="only arms whose name matches, e.g. 'CNN*'")] = "",
+    recipe: RecipeSet = (),
+    also: Also = (),
+    like: Like = "",
     dry_run: Annotated[bool, arg(help="print the plan with its cost on this machine, and stop")] = False,
     retry: Retry = False,
     redo_damaged: RedoDamaged = False,
@@ -251,13 +277,15 @@ def run(
         registry.load_plugin(file)
     if until not in ("", "decided"):
         raise SaccadeError(f'--until takes "decided", not "{until}".')
-    opened = pipeline.open_session(study, scale, lab, settings(set), only, seed_count(seeds))
+    opened = pipeline.open_session(
+        study, scale, lab, settings(set), only, seed_count(seeds), also, like, settings(recipe)
+    )
     tell = terminal.printer(quiet or json)
     limit = seconds_of(budget) if budget else None
     how = pipeline.How(
         device=device,
         jobs=jobs,
-        plugins=plugin,
+        plugins=(*plugin, *(one for one in also if ".py:" in one)),
         retry=retry,
         redo_damaged=redo_damaged,
         quiet=quiet or json,
@@ -385,14 +413,20 @@ def status(
     scale: ScaleName = "small",
     set: Set = (),
     lab: LabDir = "lab",
+    also: Also = (),
+    like: Like = "",
+    plugin: Plugin = (),
     watch: Annotated[bool, arg(help="look again every two seconds until Ctrl-C")] = False,
     json: Json = False,
 ) -> None:
     """Done, running, waiting, diverged, failed; disk used."""
     import time
 
+    for file in plugin:
+        registry.load_plugin(file)
+
     while True:
-        result = _status(study, scale, settings(set), lab)
+        result = _status(study, scale, settings(set), lab, also, like)
         if json:
             out(result)
         else:
@@ -402,7 +436,9 @@ def status(
         time.sleep(2)
 
 
-def _status(study: str, scale: str, chosen: dict[str, Any], folder: str) -> dict[str, Any]:
+def _status(
+    study: str, scale: str, chosen: dict[str, Any], folder: str, also: Sequence[str], like: str
+) -> dict[str, Any]:
     from saccade.lab import index
     from saccade.lab.store import Lab
 
@@ -412,7 +448,8 @@ def _status(study: str, scale: str, chosen: dict[str, Any], folder: str) -> dict
     if study:
         from saccade.lab import pipeline, plan
 
-        keys = [plan.place_of(lab, t) for t in pipeline.open_session(study, scale, folder, chosen).tasks]
+        opened = pipeline.open_session(study, scale, folder, chosen, also=also, like=like)
+        keys = [plan.place_of(lab, t) for t in opened.tasks]
     result, size, done = index.status(lab, keys)
     if done.read >= index.MANY:
         say(done.sentence())
@@ -436,6 +473,10 @@ def report(
     format: Annotated[tuple[str, ...], arg(metavar="NAME ...", help="md, html, csv, tex")] = (),
     open: Annotated[bool, arg(help="show the HTML report in a browser")] = False,
     only: Annotated[str, arg(metavar="GLOB", help="only arms whose name matches")] = "",
+    recipe: RecipeSet = (),
+    also: Also = (),
+    like: Like = "",
+    plugin: Plugin = (),
     json: Json = False,
 ) -> None:
     """Write a study's report from the rows in the lab: Markdown, HTML, CSV, LaTeX, figures as SVG."""
@@ -445,7 +486,11 @@ def report(
     for name in format:
         if name not in reports.FORMATS:
             raise SaccadeError(suggest("format", name, reports.FORMATS))
-    opened = pipeline.open_session(study, scale, lab, settings(set), only)
+    for file in plugin:
+        registry.load_plugin(file)
+    opened = pipeline.open_session(
+        study, scale, lab, settings(set), only, also=also, like=like, recipe=settings(recipe)
+    )
     paths = pipeline.write(opened, Path(to) if to else None, format or reports.FORMATS).paths
     if json:
         out({k: str(p) for k, p in paths.items()})
@@ -467,21 +512,27 @@ def figures(
     only: Annotated[str, arg(metavar="NAME", help="one figure (saccade show STUDY)")] = "",
     format: Annotated[str, arg(metavar="NAME", help="svg, pdf or png")] = "svg",
     to: Annotated[str | None, arg(metavar="DIR")] = None,
+    recipe: RecipeSet = (),
+    also: Also = (),
+    like: Like = "",
+    plugin: Plugin = (),
     json: Json = False,
 ) -> None:
     """Draw a study's figures from the rows in the lab."""
-    from saccade.lab import pipeline
+    from saccade.lab import pipeline, plan
     from saccade.report import document, draw
 
     if format not in ("svg", "pdf", "png"):
         raise SaccadeError(suggest("format", format, ("svg", "pdf", "png")))
-    opened = pipeline.open_session(study, scale, lab, settings(set))
+    for file in plugin:
+        registry.load_plugin(file)
+    opened = pipeline.open_session(study, scale, lab, settings(set), also=also, like=like, recipe=settings(recipe))
     known = {f.name: f for f in opened.study.figures}
     if only and only not in known:
         raise SaccadeError(suggest("figure", only, known))
-    table = pipeline.check_rows(opened, opened.table())
-    folder = Path(to) if to else opened.folder / "figures"
-    made = {f.name: document.figure_of(f, table) for f in known.values() if only in ("", f.name)}
+    table = pipeline.check_rows(opened, plan.table_of(opened.lab, opened.planned))
+    folder, beside = Path(to) if to else opened.folder / "figures", opened.beside(table)
+    made = {f.name: document.figure_of(f, table, beside) for f in known.values() if only in ("", f.name)}
     paths = [draw.save(data, folder / f"{name}.{format}") for name, data in made.items() if data is not None]
     if only and not paths:
         raise SaccadeError(f"{only} has no rows yet; saccade run {opened.study.name} --scale {scale} makes them.")
@@ -504,7 +555,7 @@ def main(words: Sequence[str] | None = None) -> None:
     if words == ["--version"]:
         print(f"saccade {__version__}")
         return
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # a polite kill saves as Ctrl-C does
+    signal.signal(signal.SIGTERM, _save_and_stop)
     try:
         with output.guarded():
             parse(words)()
@@ -514,6 +565,13 @@ def main(words: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         say("\nstopped; finished runs are kept and unfinished ones were saved. The same command goes on from here.")
         raise SystemExit(130) from None
+
+
+def _save_and_stop(*_: object) -> None:
+    """A polite kill saves as Ctrl-C does, also where Ctrl-C is switched off: `nohup saccade run ... &` ignores it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        raise KeyboardInterrupt
+    signal.raise_signal(signal.SIGINT)
 
 
 if __name__ == "__main__":

@@ -17,3 +17,9 @@ RedoDamaged = Annotated[bool, arg(help="set runs with damaged files aside and do
 Quiet = Annotated[bool, arg(help="no progress")]
 ScaleName = Annotated[str, arg(metavar="SCALE", help="smoke, demo, small, large or paper")]
 Study = Annotated[str, arg(metavar="STUDY", help="a name (saccade list studies) or a Python file that ends in STUDY")]
+Also = Annotated[
+    tuple[str, ...],
+    arg(metavar="MODEL ...", help="models of your own as arms that were not planned: file.py:function, or a name"),
+]
+Like = Annotated[str, arg(metavar="ARM", help="the arm whose recipe, data and seeds --also takes; default: the main")]
+RecipeSet = Annotated[tuple[str, ...], arg(metavar="NAME=VALUE ...", help="for every arm: lr, optimizer, batch ...")]

@@ -74,6 +74,7 @@ class Board:
             self.arms[task.arm or task.run.model][0] += 1
         self.seconds, self.jobs, self.left = dict(seconds), jobs, sum(seconds.values())
         self.running: dict[str, tuple[Task, str, float]] = {}
+        self.interrupt = "saves and stops"  # what Ctrl-C does
         self.awaited: dict[str, Any] = {}  # who has a run that this call waits for, as last reported
 
     def hear(self, event: Mapping[str, Any]) -> str:
@@ -125,7 +126,7 @@ class Board:
             more = [f"and {len(now) - SHOWN} more"] if len(now) > SHOWN else []
             doing = "; ".join(now[:SHOWN] + more) or ("" if done == total else "waiting")
             grid.add_row(escape(visible(arm)), f"{done}/{total}", escape(visible(doing)))
-        grid.add_row("", "", f"[dim]{self.eta()} left; Ctrl-C saves and stops[/dim]")
+        grid.add_row("", "", f"[dim]{self.eta()} left; Ctrl-C {self.interrupt}[/dim]")
         return grid
 
 

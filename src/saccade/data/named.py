@@ -8,6 +8,7 @@ from typing import Any
 
 from saccade import registry
 from saccade.data.fetch import sources
+from saccade.errors import quoted
 from saccade.spec import SaccadeError, suggest
 
 
@@ -17,6 +18,8 @@ def named(text: str, args: Mapping[str, Any] | None = None) -> tuple[str, dict[s
     kind, colon, path = text.partition(":")
     if colon and kind == "folder":
         name, given = "folder", {"folder": str(Path(path).expanduser()), **given}
+        if not Path(given["folder"]).is_dir():
+            raise SaccadeError(f"there is no folder {quoted(path)}; give one with a folder of images per class.")
     elif text.replace("-", "_") in registry.cards("data"):
         name = registry.card("data", text).name
     elif text in sources.known():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import fnmatch
 import json
 import platform
@@ -17,23 +18,27 @@ from typing import Any
 from saccade import registry
 from saccade.cli import terminal
 from saccade.data.fetch import sources
-from saccade.lab import identity, index, plan, registration, where
+from saccade.lab import identity, index, joined, plan, registration, where
+from saccade.lab.joined import Joined
 from saccade.lab.store import Lab, seal, unseal, write_atomic
 from saccade.lab.table import Table, join
 from saccade.report import document
 from saccade.report.figures import FigureData
+from saccade.report.joined import Beside
 from saccade.spec import (
     MILESTONES,
     SCALES,
     DamagedFile,
     Outcome,
     Reason,
+    Run,
     SaccadeError,
     Scale,
     Settings,
     Task,
     Verdict,
     digest,
+    recipe_of,
     suggest,
 )
 from saccade.stats import sequential
@@ -92,7 +97,7 @@ def with_seeds(tasks: Sequence[Task], n: int, arms: Sequence[str] = ()) -> tuple
 
 @dataclass(frozen=True)
 class Session:
-    """One study at one scale in one lab, with the choices made."""
+    """One study at one scale in one lab, with the choices made; `tasks` ends with those of joined arms (`also`)."""
 
     study: Study
     scale: str
@@ -101,12 +106,22 @@ class Session:
     tasks: tuple[Task, ...]
     seeds: Seeds = field(default_factory=Seeds)
     only: str = ""
+    also: tuple[Joined, ...] = ()
+    recipe: Settings = field(default_factory=Settings)  # what every arm's recipe is changed to: no planned study
 
     @property
     def folder(self) -> Path:
-        """Where its report goes; other choices than the default ones, and parts of a study, have their own folders."""
+        """Where its report goes: its home, or a folder of its own where arms have joined that were not planned."""
+        if not self.also:
+            return self.home
+        return self.home.with_name(f"{self.home.name}-also-{digest([(j.source, j.like) for j in self.also], 6)}")
+
+    @property
+    def home(self) -> Path:
+        """Of what was planned; other choices than the default ones, and parts of a study, have their own folders."""
         default = self.chosen == self.study.choose({})
         name = self.scale if default else f"{self.scale}-{digest(self.chosen, 6)}"
+        name += f"-recipe-{digest(self.recipe, 6)}" if self.recipe else ""
         return self.lab.study_folder(self.study.name) / (f"{name}-only-{digest(self.only, 6)}" if self.only else name)
 
     def command(self) -> str:
@@ -114,22 +129,50 @@ class Session:
         changed = [f"{k}={v}" for k, v in self.chosen.items() if default[k] != v]
         words = ["saccade run", self.study.name, "--scale", self.scale, *(["--set", *changed] if changed else [])]
         words += ["--only", shlex.quote(self.only)] if self.only else []
+        words += ["--recipe", *(f"{k}={v}" for k, v in self.recipe.items())] if self.recipe else []
         words += ["--until", "decided"] if self.seeds.looks else []
         words += ["--seeds", str(self.seeds.fixed[-1])] if self.seeds.fixed else []
+        words += (
+            ["--also", *(j.source for j in self.also), "--like", shlex.quote(self.also[0].like)] if self.also else []
+        )
         return " ".join(words)
 
+    def with_seeds(self, seeds: Seeds) -> Session:
+        planned = seeds.tasks(self.planned)
+        beside = [task for one in self.also for _, task in joined.pairs(planned, one)]
+        return replace(self, seeds=seeds, tasks=(*planned, *beside))
+
+    @property
+    def planned(self) -> tuple[Task, ...]:
+        """The tasks of the study itself."""
+        arms = {j.arm for j in self.also}
+        return tuple(t for t in self.tasks if t.arm not in arms)
+
     def table(self) -> Table:
+        """Every row, also of arms that were not planned."""
         return plan.table_of(self.lab, self.tasks)
 
+    def beside(self, planned: Table) -> tuple[Beside, ...]:
+        """The joined arms with their rows, for figures and tables; `planned` has the rows of the study itself."""
+        out = []
+        for one in self.also:
+            paired = joined.pairs(self.planned, one)
+            own = plan.table_of(self.lab, [task for _, task in paired])
+            out.append(Beside(one.arm, one.source, one.like, own, joined.in_place(planned, own, one, paired)))
+        return tuple(out)
+
     def results(self) -> Results:
-        """Rows at the whole budget and at milestones; those of other scales only when a requirement asks for them."""
-        at = {share: plan.table_of(self.lab, self.tasks, share) for share in MILESTONES}
-        return Results(self.table(), at, self._every_budget)
+        """Rows at the whole budget and at milestones; those of other scales only when a requirement asks for them.
+
+        Planned arms only: no claim rests on a joined one.
+        """
+        at = {share: plan.table_of(self.lab, self.planned, share) for share in MILESTONES}
+        return Results(plan.table_of(self.lab, self.planned), at, self._every_budget)
 
     def _every_budget(self) -> Table:
-        own = {t.run.key for t in self.tasks}
-        tables = [self.table()]
-        for scale in SCALES:
+        own = {t.run.key for t in self.planned}
+        tables = [plan.table_of(self.lab, self.planned)]
+        for scale in () if self.recipe else SCALES:  # another recipe's largest budget is no goal for this one
             others = [t for t in identity.identify(self.study.tasks(Scale(scale), self.chosen)) if t.run.key not in own]
             tables.append(plan.table_of(self.lab, [t for t in others if self.lab.done(t.run.key) is not None]))
         return join(tables)
@@ -137,7 +180,7 @@ class Session:
     def verdicts(self, results: Results | None = None) -> tuple[Verdict, ...]:
         """Every claim judged; over several looks, each claim by the first look that decides it."""
         results = results or self.results()
-        entries = registration.sentences(registration.read(self.folder), self.study.claims)
+        entries = registration.sentences(registration.read(self.home), self.study.claims)
         if not self.seeds.looks:
             return with_registration(judge(self.study, results, self.scale), entries)
         final: dict[str, Verdict] = {}
@@ -157,7 +200,7 @@ class Session:
     def figure(self, name: str) -> FigureData:
         """The data of one figure of the report; `report.draw.save` draws it."""
         results = self.results()
-        drawn = document.figures_of(self.study, results.whole, self.verdicts(results))
+        drawn = document.figures_of(self.study, results.whole, self.verdicts(results), self.beside(results.whole))
         known = {figure.name: data for figure, data in drawn}
         if name not in known:
             raise SaccadeError(suggest("figure", name, known))
@@ -171,8 +214,15 @@ def open_session(
     choices: Mapping[str, Any] | None = None,
     only: str = "",
     seeds: int | None = None,
+    also: Sequence[str] = (),
+    like: str = "",
+    recipe: Mapping[str, Any] | None = None,
 ) -> Session:
-    """Find the study, check scale and choices, list its tasks. `only` keeps the arms that match a pattern."""
+    """Find the study, check scale and choices, list its tasks. `only` keeps the arms that match a pattern.
+
+    `also` names models (file.py:function, a registered name) that join as arms, trained like the arm `like`. `recipe`
+    changes every arm's, for a study that is then not the planned one.
+    """
     study: Study = registry.study(name)
     chosen = study.choose(choices or {})
     tasks = tuple(study.tasks(Scale(scale), chosen))
@@ -184,13 +234,20 @@ def open_session(
     for task in tasks:
         _check_names(task)
     tasks = identity.identify(tasks)
-    session = Session(study, scale, chosen, Lab(lab), tasks, only=only)
+    if recipe:
+        tasks = tuple(t if t.run.is_fact else replace(t, run=_retrained(t.run, recipe)) for t in tasks)
+    if like and not also:
+        raise SaccadeError("--like names the arm that the models of --also are trained like; give --also too.")
+    more = joined.read(also, tasks, like) if also else ()
+    session = Session(study, scale, chosen, Lab(lab), tasks, only=only, also=more, recipe=Settings(recipe))
+    for task in (task for one in more for _, task in joined.pairs(tasks, one)):
+        registry.check_args("model", task.run.model, task.run.model_args)
     asked = _read_seeds(session)
     if seeds is not None:
         if not 1 <= seeds <= MOST_SEEDS:
             raise SaccadeError(f"--seeds must be 1 to {MOST_SEEDS}, not {seeds}.")
         asked = replace(asked, fixed=(*(n for n in asked.fixed if n != seeds), seeds))
-    return replace(session, tasks=asked.tasks(tasks), seeds=asked)
+    return session.with_seeds(asked)
 
 
 def _check_names(task: Task) -> None:
@@ -205,8 +262,13 @@ def _check_names(task: Task) -> None:
 MOST_SEEDS = 10_000
 
 
+def _retrained(run: Run, recipe: Mapping[str, Any]) -> Run:
+    own = {f.name: getattr(run.recipe, f.name) for f in dataclasses.fields(run.recipe)}
+    return replace(run, recipe=recipe_of(own, recipe))
+
+
 def _read_seeds(session: Session) -> Seeds:
-    path = session.folder / "looks.json"
+    path = session.home / "looks.json"
     if not path.exists():
         return Seeds()
     kept = unseal(path)
@@ -215,7 +277,7 @@ def _read_seeds(session: Session) -> Seeds:
 
 def _write_seeds(session: Session) -> None:
     if session.seeds != Seeds():
-        write_atomic(session.folder / "looks.json", seal({"fixed": session.seeds.fixed, "looks": session.seeds.looks}))
+        write_atomic(session.home / "looks.json", seal({"fixed": session.seeds.fixed, "looks": session.seeds.looks}))
 
 
 def fetch(tasks: Sequence[Task], say: Say, progress: sources.Progress = lambda done, total: None) -> None:
@@ -301,6 +363,7 @@ def perform(lab: Lab, planned: Planned, how: How) -> bool:
         plugins=how.plugins,
         retry=how.retry,
     )
+    board.interrupt = work.interrupt
     try:
         return terminal.follow(work.events, board, how.quiet, seconds=how.seconds)
     except KeyboardInterrupt:
@@ -335,13 +398,13 @@ def run_until_decided(session: Session, how: How, say: Say) -> Session:
         seeds = replace(session.seeds, looks=(*session.seeds.looks, (n, arms)))
         if any(n == look for look, _ in session.seeds.looks):
             seeds = session.seeds
-        session = replace(session, seeds=seeds, tasks=seeds.tasks(session.tasks))
+        session = session.with_seeds(seeds)
         left = None if how.seconds is None else max(0.0, how.seconds - (time.monotonic() - began))
         planned = plan_work(session.lab, session.tasks, how, say)
         say(f"{session.study.name} ({session.scale}), look at {n} seeds   {planned.headline()}")
         if not run(session, planned, replace(how, seconds=left)):
             return session
-        table = session.table()
+        table = plan.table_of(session.lab, session.planned)
         still = [v.claim for v in session.verdicts() if v.reason is Reason.TOO_FEW_SEEDS and not v.decided]
         arms = tuple(sorted({a for c in session.study.claims if c.id in still for a in arms_of(c, table)}))
         say(f"  open for want of seeds: {', '.join(still) or 'no claim'}")
@@ -365,9 +428,9 @@ def register(session: Session) -> dict[str, str]:
     """Write down what is claimed before the first run; later, what has changed since."""
     if session.only:
         return {}
-    table = session.table()
+    table = plan.table_of(session.lab, session.planned)
     finished = len({r["run"] for r in table})
-    return registration.review(session.study, session.folder, table, finished)
+    return registration.review(session.study, session.home, table, finished)
 
 
 @contextmanager
@@ -435,6 +498,13 @@ def _remarks(session: Session, environments: Sequence[Mapping[str, Any]]) -> lis
             f"The number of seeds was changed ({steps}); the p-values take no account of that. "
             "--until decided adds seeds with the error rate spent over the looks."
         )
+    if session.recipe:
+        out.append(f"Not the planned study: the recipe of every arm was changed ({session.recipe!r}).")
+    out += [
+        f"{one.arm} was not planned (--also {one.source}): it was trained with recipe, data and seeds of {one.like}, "
+        "and no claim rests on it."
+        for one in session.also
+    ]
     faults = [f"{f['arm']}, seed {f['seed']}: {f['why']}" for f in session.table().faults]
     if faults:
         out += [*faults[:FAULTS_SHOWN], f"{len(faults)} measurements are missing in all (gaps.csv)."]
@@ -474,7 +544,8 @@ def shortfall(session: Session, spent: bool = False) -> list[str]:
             lines.append(f"{named[task.run.key]}: it was not done")
         elif done is not None and done["outcome"] == Outcome.FAILED:
             lines.append(f"{named[task.run.key]} failed: {done['reason']}")
-    lines += [f"{named[f['run']]}: {f['why']}" for f in session.table().faults]
+    planned = plan.table_of(session.lab, session.planned)  # what a joined model has not to be measured is no failure
+    lines += [f"{named[f['run']]}: {f['why']}" for f in planned.faults]
     return lines
 
 
@@ -490,7 +561,15 @@ def _write(session: Session, folder: Path | None, formats: Sequence[str]) -> Wri
     register(session)
     verdicts, about, where = session.verdicts(results), facts(session), folder or session.folder
     paths = document.write(
-        session.study, session.scale, session.chosen, results.whole, verdicts, where, facts=about, formats=formats
+        session.study,
+        session.scale,
+        session.chosen,
+        results.whole,
+        verdicts,
+        where,
+        facts=about,
+        formats=formats,
+        beside=session.beside(results.whole),
     )
     write_atomic(where / "environment.json", json.dumps(about, indent=1).encode())
     return Written({**paths, "environment": where / "environment.json"}, verdicts)

@@ -15,7 +15,12 @@ Record = Mapping[str, Any]
 Series = dict[int, float]  # one number per seed
 
 
-@dataclass(frozen=True)
+ON_THE_WAY = ("online", "watched")  # accuracy while training: for figures
+FIXED = {"metric", "value", "n", "low", "high", "each", "model", "data", "seed", "run", "budget", "probe"}
+SHOWN = 40  # lines of a printed table
+
+
+@dataclass(frozen=True, repr=False)
 class Table:
     """Rows are flat mappings: metric, value, n, run, arm, model, data, seed, every argument, every condition.
 
@@ -32,6 +37,14 @@ class Table:
 
     def __iter__(self) -> Iterator[Record]:
         return iter(self.rows)
+
+    def __repr__(self) -> str:
+        """What a notebook or `print` shows: the estimates, not thousands of rows."""
+        lost = len(self.gaps) + len(self.faults)
+        head = f"{len(self.rows)} rows" + (f", {lost} missing" if lost else "")
+        lines = self.estimates()
+        more = [f"and {len(lines) - SHOWN} more (to_csv, to_pandas)"] if len(lines) > SHOWN else []
+        return "\n".join([f"Table of {head}", *("  " + line for line in lines[:SHOWN] + more)])
 
     def at(self, **where: Any) -> Table:
         """Rows where every named field equals the value (or is in it, for a tuple, list, set or range)."""
@@ -62,6 +75,37 @@ class Table:
         """One series for each value of x, in the order of x."""
         chosen = self.at(metric=metric, **where)
         return {v: chosen.series(metric, **{x: v}) for v in chosen.values(x)}
+
+    def conditions(self, metric: str) -> list[dict[str, Any]]:
+        """What tells the rows of a metric apart, seeds aside: one mapping per group, of the fields that differ."""
+        rows = [{k: v for k, v in r.items() if k not in FIXED} for r in self.rows if r["metric"] == metric]
+        names = dict.fromkeys(k for r in rows for k in r)
+        telling = [k for k in names if len({repr(r.get(k)) for r in rows}) > 1]
+        groups = [{k: r[k] for k in telling if k in r} for r in rows]
+        return list({repr(g): g for g in groups}.values())
+
+    def estimates(self) -> list[str]:
+        """One line per metric and condition: mean over seeds with its interval; of one model, over its images."""
+        from saccade import stats
+
+        out = []
+        for metric in dict.fromkeys(r["metric"] for r in self.rows if r["metric"] not in ON_THE_WAY):
+            of = self.at(metric=metric)
+            for condition in self.conditions(metric):
+                rows = [r for r in of if all(r.get(k) == v for k, v in condition.items())]
+                at = ", ".join(f"{k} {v}" for k, v in condition.items())
+                k, unit = (100.0, " %") if "accuracy" in metric else (1.0, "")
+                values = [k * r["value"] for r in rows]
+                if len(rows) == 1 and "low" in rows[0]:
+                    ends = f" [{k * rows[0]['low']:.4g}, {k * rows[0]['high']:.4g}] n={rows[0]['n']} images"
+                elif len(rows) > 2:  # two seeds have no interval worth the name: their values are listed
+                    found = stats.estimate(values)
+                    ends = f" ± {(found.high - found.low) / 2:.2g}, n={len(rows)}"
+                else:
+                    ends = f" (seeds {', '.join(str(r['seed']) for r in rows)})"
+                shown = [f"{sum(values) / len(values):.4g}"] if len(rows) > 2 else [f"{v:.4g}" for v in values]
+                out.append(f"{metric}{' at ' + at if at else ''}: {', '.join(shown)}{unit}{ends}")
+        return out
 
     def missing(self, **where: Any) -> int:
         """How many runs of this selection gave no result."""

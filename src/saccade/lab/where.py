@@ -21,6 +21,11 @@ class Work:
 
     events: Generator[Event, None, None]
 
+    @property
+    def interrupt(self) -> str:
+        """What Ctrl-C does, in words."""
+        return "saves and stops"
+
     def interrupted(self) -> None:
         """Closing the events has the workers save what they have in hand."""
         self.events.close()
@@ -71,6 +76,10 @@ class WorkOnRay(Work):
 
     name: str
     ask: Callable[[str], bool]
+
+    @property
+    def interrupt(self) -> str:
+        return "saves and stops" if cluster.is_own() else "asks whether to leave it running"
 
     def interrupted(self) -> None:
         if not cluster.is_own() and self.ask("Leave the work running on the cluster?"):

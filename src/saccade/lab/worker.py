@@ -32,6 +32,7 @@ from saccade.lab.plan import sets_of, unmeasured
 from saccade.lab.store import TRAINING, Lab
 from saccade.layers import kernels
 from saccade.spec import MILESTONES, DamagedFile, Outcome, Row, Run, SaccadeError, Task, plain
+from saccade.subjects.build import build
 from saccade.subjects.subject import Subject
 from saccade.training import cost, distributed
 from saccade.training.events import Done, Milestone, Step, Watch
@@ -233,7 +234,7 @@ def load(lab: Lab, run: Run, device: str = "cpu", share: float = 1.0) -> Subject
     """A trained run from the lab, or as it was at a milestone; weights checked."""
     data = Source(run.data, run.data_args, run.seed, device)
     images = data("train")
-    model = models.build(run.model, images.classes, seed=run.seed, **run.model_args)
+    model = build(run, images)
     weights = lab.weights(run.key) if share == 1 else lab.load_milestone(run.key, share)
     assert weights is not None  # asked for only where there is one
     model.load_state_dict(safetensors.torch.load(weights))

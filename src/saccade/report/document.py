@@ -18,9 +18,10 @@ from typing import Any
 from saccade import stats
 from saccade.cli.terminal import duration
 from saccade.lab.store import write_atomic
-from saccade.lab.table import Table, cell
-from saccade.report import figures, writers
+from saccade.lab.table import Table, cell, join
+from saccade.report import figures, joined, writers
 from saccade.report.budget import against_budget
+from saccade.report.joined import Beside
 from saccade.report.writers import (
     Badge,
     Block,
@@ -78,34 +79,37 @@ def write(
     *,
     facts: Mapping[str, Any],
     formats: Sequence[str] = FORMATS,
+    beside: Sequence[Beside] = (),
 ) -> dict[str, Path]:
     """Write the report and return what was written, by format or by path inside the folder.
 
     `facts`, all optional: procedural (bool), data (mapping of data set to source), runs, done, diverged,
     failed (counts), anything that ends in `seconds`, environment (mapping) or environments (several), command
-    (a line or several), remarks (sentences); others are listed as they are.
+    (a line or several), remarks (sentences); others are listed as they are. `table` has the planned rows, on which
+    the verdicts rest; those of joined arms are in `beside`.
     """
     for name in formats:
         if name not in FORMATS:
             raise SaccadeError(suggest("report format", name, FORMATS))
     from saccade.report import draw  # here: matplotlib takes a second to load, and a terminal's verdicts need none
 
-    made = list(figures_of(study, table, verdicts))
+    made = list(figures_of(study, table, verdicts, beside))
     drawn = "md" in formats or "html" in formats
     shown = [
         _shown(i, f, data, draw.render(data, "svg").decode() if drawn else "") for i, (f, data) in enumerate(made, 1)
     ]
-    document = _document(study, scale, facts, content(study, scale, chosen, table, verdicts, shown, facts))
+    document = _document(study, scale, facts, content(study, scale, chosen, table, verdicts, shown, facts, beside))
     # Everything is made before anything is written: a figure that fails leaves the old report whole.
     files = {f: (f"report.{f}", WRITERS[f](document).encode()) for f in formats if f in WRITERS}
     if "csv" in formats:
         # Accuracy on the way is most of the rows and little of the news: a lean file of its own, joined by `run`.
-        files["csv"] = ("rows.csv", to_csv([r for r in table if r["metric"] != "online"]).encode())
+        every = join([table, *(one.table for one in beside)])
+        files["csv"] = ("rows.csv", to_csv([r for r in every if r["metric"] != "online"]).encode())
         files["training.csv"] = (
             "training.csv",
-            to_csv([{k: r[k] for k in ("run", "images", "value", "n")} for r in table.at(metric="online")]).encode(),
+            to_csv([{k: r[k] for k in ("run", "images", "value", "n")} for r in every.at(metric="online")]).encode(),
         )
-        files["gaps.csv"] = ("gaps.csv", to_csv([*table.gaps, *table.faults]).encode())
+        files["gaps.csv"] = ("gaps.csv", to_csv([*every.gaps, *every.faults]).encode())
     files["verdicts.json"] = ("verdicts.json", _json(study, scale, chosen, verdicts, facts).encode())
     for s, (_, data) in zip(shown, made, strict=True):
         kept = {
@@ -119,21 +123,23 @@ def write(
     return {key: Path(folder) / name for key, (name, _) in files.items()}
 
 
-def figures_of(study: Study, table: Table, verdicts: Sequence[Verdict]) -> Iterator[tuple[Figure, figures.FigureData]]:
+def figures_of(
+    study: Study, table: Table, verdicts: Sequence[Verdict], beside: Sequence[Beside] = ()
+) -> Iterator[tuple[Figure, figures.FigureData]]:
     """The figures that have rows; verdict against budget first. One without its rows is left out, not drawn empty."""
     path = against_budget(verdicts)
     if path is not None:
         yield Figure("verdict_against_budget", path.title, "", lambda _: path), path
     for figure in study.figures:
-        data = figure_of(figure, table)
+        data = figure_of(figure, table, beside)
         if data is not None:
             yield figure, data
 
 
-def figure_of(figure: Figure, table: Table) -> figures.FigureData | None:
+def figure_of(figure: Figure, table: Table, beside: Sequence[Beside] = ()) -> figures.FigureData | None:
     """The figure's data, without lines and panels that have no rows; None where nothing is left."""
     try:
-        data = figures.with_rows(figure.make(table))
+        data = figures.with_rows(joined.drawn(figure, table, beside))
     except stats.TooFewSeeds:
         return None
     return data if data.rows() else None
@@ -204,6 +210,7 @@ def content(
     verdicts: Sequence[Verdict],
     shown: Sequence[Shown],
     facts: Mapping[str, Any],
+    beside: Sequence[Beside] = (),
 ) -> Iterator[Block]:
     if study.headline:
         yield Section("What this study says")
@@ -228,6 +235,8 @@ def content(
         yield Fold(_anchor(v.claim), v.claim, v.statement, v.label, tuple(_detail(v)))
     yield Section("Figures")
     yield from (s for s in shown if s not in first)
+    for one in beside:
+        yield from joined.table_of(one, table)
     yield Section("Differences from the paper")
     if study.differs:
         yield Items(tuple((d.text, *_touches(d.touches)) for d in study.differs))

@@ -25,16 +25,13 @@ from saccade.data.images import Source, Triple
 from saccade.lab import identity
 from saccade.lab.store import Lab
 from saccade.spec import SaccadeError, Settings, suggest
-from saccade.subjects import checkpoints
+from saccade.subjects import build, checkpoints
 
 GRAMMAR = (
     "file.py:function, a registered name (saccade list models), the key of a run in the lab, a .safetensors file with "
     "--factory, timm:NAME, hf:NAME, torchvision:NAME or shipped:NAME"
 )
 KEY = re.compile(r"[0-9a-f]{6,12}")
-# What authors call two of the things that a factory may ask for; the third is registry.CLASSES.
-SIZES = ("size", "image_size", "img_size", "input_size", "resolution")
-CHANNELS = ("channels", "in_channels", "in_chans", "num_channels", "input_channels")
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 
@@ -205,7 +202,11 @@ def _arguments(made: Callable[..., Any], wanted: Wanted, name: str) -> dict[str,
         if argument not in known and not open_ended:
             raise SaccadeError(suggest(f"argument of {name}", argument, known))
     given = dict(wanted.args)
-    for names, value in ((registry.CLASSES, wanted.classes), (SIZES, wanted.size), (CHANNELS, wanted.channels)):
+    for names, value in (
+        (registry.CLASSES, wanted.classes),
+        (registry.SIZES, wanted.size),
+        (registry.CHANNELS, wanted.channels),
+    ):
         for argument in names:
             if argument in known:
                 given.setdefault(argument, value)
@@ -276,7 +277,7 @@ def _of_run(key: str, wanted: Wanted) -> Found:
         raise SaccadeError(f"run {key} is {state}, so it has no weights to look at; choose a finished run.")
     run = lab.run(key)
     images = Source(run.data, run.data_args, run.seed)("train")
-    model = models.build(run.model, images.classes, seed=run.seed, **run.model_args)
+    model = build.build(run, images)
     model.load_state_dict(safetensors.torch.load(lab.weights(key)))
     shape = images.batch(torch.arange(1)).shape
     return Found(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,14 +19,13 @@ from torch.nn import functional as F
 from saccade.data.images import Images, Triple
 from saccade.spec import SaccadeError, suggest
 from saccade.subjects.find import IMAGENET, Found
+from saccade.subjects.outputs import FEATURES, follow, unpack
 from saccade.subjects.subject import Subject, evaluating, precision, standardise
 
 TRIED = (224, 256, 32, 28, 64, 96, 128, 160, 192, 299, 384, 512)  # sizes, after what the source and the data say
 ASKED = 4  # images of a trial
 CLEAR = 0.05  # share of images by which a normalisation must do better than the data's own to be taken
 SAME = 1e-3  # of the answers' own spread: below this two calls differ by rounding
-LOGITS = ("logits", "out", "output", "outputs", "prediction", "predictions", "preds", "pred", "scores")
-FEATURES = ("pooler_output", "features", "embedding", "embeddings", "last_hidden_state")
 NORMALISATIONS: Mapping[str, tuple[Triple, Triple] | None] = {
     "data": None,
     "none": ((0.0,), (1.0,)),
@@ -72,7 +71,7 @@ class Fitted(nn.Module):
         return x.to(precision(self.model))
 
     def forward(self, x: Tensor) -> Tensor:
-        out = _follow(self.model(self.prepare(x)), self.path)
+        out = follow(self.model(self.prepare(x)), self.path)
         out = out.float() if out.dtype in (torch.float16, torch.bfloat16) else out
         if self.shares == "probabilities":  # so that a softmax gives them back
             out = out.clamp_min(torch.finfo(out.dtype).tiny).log()
@@ -197,69 +196,6 @@ def _sizes(
 
 
 # -- output
-
-
-def unpack(out: Any, n: int, name: str) -> tuple[tuple[Any, ...], Tensor]:
-    """The answers in an output, and the way to them: a tensor, or the plain one of a tuple, mapping or dataclass."""
-    path = _way(out, n)
-    if path is None:
-        raise SaccadeError(
-            f"{name} answers with {_shape(out)}, in which no row per image can be recognised; return (n, classes)."
-        )
-    answers = _follow(out, path)
-    if len(answers) != n:
-        raise SaccadeError(f"{name} answers with {len(answers)} rows to {n} images; return one row per image.")
-    if not answers.is_floating_point():
-        raise SaccadeError(f"{name} answers with {answers.dtype}, not scores; return logits (n, classes).")
-    if answers.ndim > 2 and math.prod(answers.shape[2:]) > 1:
-        raise SaccadeError(
-            f"{name} answers with {tuple(answers.shape)}, more than one row per image; return (n, classes), for "
-            "instance by averaging over places or tokens."
-        )
-    if answers.ndim < 2 or answers.shape[1] < 2:
-        raise SaccadeError(f"{name} answers with one number per image; return one score per class, at least two.")
-    flat = answers.flatten(1)
-    if bool(flat.isnan().any()):
-        count = int(flat.isnan().any(1).sum())
-        raise SaccadeError(
-            f"{name} answers NaN for {count} of {n} ordinary images; check its weights and its normalisation."
-        )
-    return path, flat
-
-
-def _way(out: Any, n: int) -> tuple[Any, ...] | None:
-    if isinstance(out, Tensor):
-        return ()
-    if isinstance(out, Mapping):
-        inside = {k: v for k, v in out.items() if isinstance(v, Tensor)}
-        names = [k for k in (*LOGITS, *FEATURES) if k in inside] or (list(inside) if len(inside) == 1 else [])
-        return (("key", names[0]),) if names else None
-    if dataclasses.is_dataclass(out) and not isinstance(out, type):
-        inside = {f.name: v for f in dataclasses.fields(out) if isinstance(v := getattr(out, f.name), Tensor)}
-        names = [k for k in (*LOGITS, *FEATURES) if k in inside] or (list(inside) if len(inside) == 1 else [])
-        return (("name", names[0]),) if names else None
-    if isinstance(out, Sequence) and not isinstance(out, str):
-        for i, value in enumerate(out):
-            if isinstance(value, Tensor) and value.ndim >= 2 and len(value) == n:
-                return (("key", i),)
-    return None
-
-
-def _follow(out: Any, path: tuple[Any, ...]) -> Tensor:
-    for kind, step in path:
-        out = out[step] if kind == "key" else getattr(out, step)
-    assert isinstance(out, Tensor)
-    return out
-
-
-def _shape(out: Any) -> str:
-    if isinstance(out, Tensor):
-        return str(tuple(out.shape))
-    if isinstance(out, Mapping):
-        return f"a mapping of {', '.join(map(str, list(out)[:4])) or 'nothing'}"
-    if isinstance(out, (tuple, list)):
-        return f"{type(out).__name__} of {', '.join(_shape(v) for v in out[:4]) or 'nothing'}"
-    return type(out).__name__
 
 
 def _kind(out: Tensor, path: tuple[Any, ...]) -> tuple[str, str]:

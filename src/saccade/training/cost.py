@@ -22,6 +22,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from saccade import models, rng
 from saccade.data.images import Source
 from saccade.spec import Run
+from saccade.subjects.build import build
 from saccade.subjects.subject import Subject, standardise
 from saccade.training.loop import check_device
 from saccade.training.optimizer import make_optimizer
@@ -43,7 +44,7 @@ def cost(run: Run, device: str = "cpu") -> dict[str, float]:
         counted = count(run.model, run.model_args, images.classes, shape)
         if counted is not None and BACKWARD * counted.operations * run.recipe.batch > LARGE:
             return _estimate(counted, run.recipe.batch)
-    model = models.build(run.model, images.classes, seed=run.seed, **run.model_args).to(device)
+    model = build(run, images).to(device)
     optimizer = make_optimizer(run.recipe, model)
 
     def step(n: int) -> None:

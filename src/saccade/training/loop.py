@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from saccade import models, registry, rng
+from saccade import registry, rng
 from saccade.data.images import Source
 from saccade.spec import Outcome, Recipe, Run, SaccadeError
+from saccade.subjects.build import build
 from saccade.subjects.subject import Subject
 from saccade.training import distributed, lockstep
 from saccade.training.batches import Batches
@@ -45,7 +46,7 @@ def fit(
 def _start(run: Run, device: str, resume: bytes | None, team: Group = ALONE) -> Asking[Event]:
     check_device(run.recipe, device)
     data = Source(run.data, run.data_args, run.seed, device)
-    model = models.build(run.model, data("train").classes, seed=run.seed, **run.model_args).to(device)
+    model = build(run, data("train")).to(device)
     return _loop(model, data, run.recipe, resume, team)
 
 

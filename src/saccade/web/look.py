@@ -25,6 +25,7 @@ from saccade.probes.attention_geometry import quadratic_layers
 from saccade.report.figures import picture as as_png
 from saccade.spec import MILESTONES, Run, SaccadeError
 from saccade.subjects.attention import AttentionLayer, capture, token_grid
+from saccade.subjects.build import build
 from saccade.subjects.subject import Subject, standardise
 from saccade.web import pictures, runs
 from saccade.web.pictures import Stock, real
@@ -148,7 +149,7 @@ def load(lab: Lab, key: str, state: str) -> Loaded:
     stock = Stock(run)
     if state in ("0", "saved"):
         images = stock.source("train")
-        model = models.build(run.model, images.classes, seed=run.seed, **run.model_args)
+        model = build(run, images)
         if state == "saved":
             kept = safetensors.torch.load(lab.load_state(key) or b"")
             model.load_state_dict({k.removeprefix("model."): v for k, v in kept.items() if k.startswith("model.")})

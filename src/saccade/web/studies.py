@@ -29,6 +29,7 @@ class Place(NamedTuple):
     probes: tuple[str, ...]
 
 
+PARTIAL = ("-only-", "-recipe-", "-also-")  # parts of studies, changed ones, and models whose code is not here
 KEPT = 16  # documents of studies that are kept in memory
 
 
@@ -85,7 +86,9 @@ class Studies:
         known = [
             f
             for f in found
-            if f.partition("-")[0] in SCALES and "-only-" not in f and (f in SCALES or self._report(name, f))
+            if f.partition("-")[0] in SCALES
+            and not any(part in f for part in PARTIAL)
+            and (f in SCALES or self._report(name, f))
         ]
         return sorted(known, key=lambda f: (SCALES.index(f.partition("-")[0]), f))
 

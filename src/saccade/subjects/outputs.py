@@ -1,0 +1,78 @@
+"""What a model answers with: a tensor, or the plain one in a tuple, a mapping or a dataclass."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from saccade.spec import SaccadeError
+
+LOGITS = ("logits", "out", "output", "outputs", "prediction", "predictions", "preds", "pred", "scores")
+FEATURES = ("pooler_output", "features", "embedding", "embeddings", "last_hidden_state")
+
+
+def unpack(out: Any, n: int, name: str) -> tuple[tuple[Any, ...], Tensor]:
+    """The answers in an output, and the way to them: a tensor, or the plain one of a tuple, mapping or dataclass."""
+    path = _way(out, n)
+    if path is None:
+        raise SaccadeError(
+            f"{name} answers with {_shape(out)}, in which no row per image can be recognised; return (n, classes)."
+        )
+    answers = follow(out, path)
+    if len(answers) != n:
+        raise SaccadeError(f"{name} answers with {len(answers)} rows to {n} images; return one row per image.")
+    if not answers.is_floating_point():
+        raise SaccadeError(f"{name} answers with {answers.dtype}, not scores; return logits (n, classes).")
+    if answers.ndim > 2 and math.prod(answers.shape[2:]) > 1:
+        raise SaccadeError(
+            f"{name} answers with {tuple(answers.shape)}, more than one row per image; return (n, classes), for "
+            "instance by averaging over places or tokens."
+        )
+    if answers.ndim < 2 or answers.shape[1] < 2:
+        raise SaccadeError(f"{name} answers with one number per image; return one score per class, at least two.")
+    flat = answers.flatten(1)
+    if bool(flat.isnan().any()):
+        count = int(flat.isnan().any(1).sum())
+        raise SaccadeError(
+            f"{name} answers NaN for {count} of {n} ordinary images; check its weights and its normalisation."
+        )
+    return path, flat
+
+
+def _way(out: Any, n: int) -> tuple[Any, ...] | None:
+    if isinstance(out, Tensor):
+        return ()
+    if isinstance(out, Mapping):
+        inside = {k: v for k, v in out.items() if isinstance(v, Tensor)}
+        names = [k for k in (*LOGITS, *FEATURES) if k in inside] or (list(inside) if len(inside) == 1 else [])
+        return (("key", names[0]),) if names else None
+    if dataclasses.is_dataclass(out) and not isinstance(out, type):
+        inside = {f.name: v for f in dataclasses.fields(out) if isinstance(v := getattr(out, f.name), Tensor)}
+        names = [k for k in (*LOGITS, *FEATURES) if k in inside] or (list(inside) if len(inside) == 1 else [])
+        return (("name", names[0]),) if names else None
+    if isinstance(out, Sequence) and not isinstance(out, str):
+        for i, value in enumerate(out):
+            if isinstance(value, Tensor) and value.ndim >= 2 and len(value) == n:
+                return (("key", i),)
+    return None
+
+
+def follow(out: Any, path: tuple[Any, ...]) -> Tensor:
+    for kind, step in path:
+        out = out[step] if kind == "key" else getattr(out, step)
+    assert isinstance(out, Tensor)
+    return out
+
+
+def _shape(out: Any) -> str:
+    if isinstance(out, Tensor):
+        return str(tuple(out.shape))
+    if isinstance(out, Mapping):
+        return f"a mapping of {', '.join(map(str, list(out)[:4])) or 'nothing'}"
+    if isinstance(out, (tuple, list)):
+        return f"{type(out).__name__} of {', '.join(_shape(v) for v in out[:4]) or 'nothing'}"
+    return type(out).__name__
