@@ -50,5 +50,9 @@ def of(data: str) -> tuple[Card, ...]:
     return tuple(card for card in cards() if card.data == data)
 
 
+def of_model(model: str) -> tuple[Card, ...]:
+    return tuple(card for card in cards() if card.model == model)
+
+
 def reference(card: Card, key: str) -> Reference:
     return Reference(name=card.model, value=card.values[key], about=f"{card.recipe}, {card.seeds} seeds")
