@@ -219,6 +219,47 @@ def test_grey_images_for_a_colour_model():
     assert facts.channels == 3 and subject.logits(grey.batch(torch.arange(4))).shape == (4, 4)
 
 
+def test_channels_that_cannot_be_made_of_the_datas_are_one_sentence(images):
+    model = nn.Sequential(nn.Conv2d(4, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 10))
+    with pytest.raises(SaccadeError, match=r"takes 4 channels .* and the data have 3"):
+        fitted(model, images)
+
+
+def test_layers_that_are_built_by_the_first_image(images):
+    model = nn.Sequential(nn.LazyConv2d(4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.LazyLinear(10))
+    _, facts = fitted(model, images)
+    assert facts.channels == 3 and facts.classes == 10 and facts.parameters == 4 * 27 + 4 + 40 + 10
+
+
+def test_a_model_that_needs_more_than_one_image_is_reported(images):
+    class OfBatch(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.map = nn.Linear(3072, 10)
+
+        def forward(self, x):
+            return self.map(nn.functional.batch_norm(x.flatten(1), None, None, training=True))
+
+    _, facts = fitted(OfBatch(), images)
+    assert any("does not answer an image alone" in note for note in facts.notes)
+
+
+def test_a_model_that_ends_the_process_gets_a_sentence(images):
+    class Leaves(nn.Flatten):
+        def forward(self, x):
+            raise SystemExit(3)
+
+    with pytest.raises(SaccadeError, match=r"takes none of the .* SystemExit"):
+        fitted(Leaves(), images)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_wrapped_and_scripted_models(images):
+    for model in (nn.DataParallel(small()), torch.jit.trace(small(), torch.rand(2, 3, 32, 32))):
+        _, facts = fitted(model, images)
+        assert facts.classes == 10
+
+
 def test_a_size_that_nothing_fits_is_asked_for(images):
     with pytest.raises(SaccadeError, match=r"takes none of .* inputs tried .*--size PIXELS"):
         fitted(nn.Sequential(nn.Conv2d(3, 2, 1), small(size=17, channels=2)), images)

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from saccade.data.images import Images, Triple
+from saccade.errors import in_words
 from saccade.spec import SaccadeError, suggest
 from saccade.subjects.find import IMAGENET, Found
 from saccade.subjects.outputs import FEATURES, follow, unpack
@@ -141,11 +142,16 @@ def _trial(
     own = (x.shape[-2], x.shape[-1])
     refused: list[str] = []
     for count, count_from in _channels(found, model, x.shape[1], channels):
+        if count not in (1, x.shape[1]) and x.shape[1] != 1:
+            raise SaccadeError(
+                f"{found.name} takes {count} channels ({count_from}), and the data have {x.shape[1]}: only one channel "
+                "can be made of several, or several alike of one."
+            )
         for sides, sides_from in _sizes(found, model, own, size, count):
             fitted = Fitted(model, None if sides == own else sides, count, ())
             try:
                 given = model(fitted.prepare(x))
-            except Exception as error:  # foreign code may raise anything at a wrong size
+            except (Exception, SystemExit) as error:  # foreign code may raise anything at a wrong size
                 first = (str(error).splitlines() or [""])[0]
                 refused.append(f"at {count} x {sides[0]} x {sides[1]}: {type(error).__name__}: {first}")
                 continue
@@ -168,7 +174,7 @@ def _channels(found: Found, model: nn.Module, own: int, said: int) -> list[tuple
     if found.channels:
         return [(found.channels, found.origin)]
     first = next((m for m in model.modules() if isinstance(m, (nn.Conv2d, nn.Linear))), None)
-    if isinstance(first, nn.Conv2d):
+    if isinstance(first, nn.Conv2d) and first.in_channels:  # 0: a lazy one, which takes what it is given
         return [(first.in_channels, "its first convolution")]
     return [(own, "the data"), *((c, "a forward pass") for c in (3, 1) if c != own)]
 
@@ -265,7 +271,11 @@ def _search(subject: Subject, images: Images, tuning: Images | None, classes: in
 def _manners(subject: Subject, x: Tensor, name: str) -> Iterator[str]:
     """Whether a second call gives the same, and whether an image's answer depends on the others in its batch."""
     first, second = subject.logits(x), subject.logits(x)
-    alone = torch.cat([subject.logits(x[i : i + 1]) for i in range(len(x))])
+    try:
+        alone = torch.cat([subject.logits(x[i : i + 1]) for i in range(len(x))])
+    except Exception as error:  # such as statistics of a batch, which one image has not
+        yield f"it does not answer an image alone, only several together ({in_words(error)})"
+        alone = first
     for answers in (first, second, alone):
         if bool(answers.isnan().any()):
             raise SaccadeError(f"{name} answers NaN for ordinary images; check its weights and its normalisation.")
