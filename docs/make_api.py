@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import inspect
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,29 @@ MORE = {
 }
 
 
+WIDEST = 96  # characters of a signature in one line
+
+
+def signature(value: Any) -> str:
+    """As one would write it: types without quotes, one parameter per line where one line is too long."""
+    whole = inspect.signature(value)
+    short = re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(whole))  # annotations are text; defaults keep their quotes
+    if len(short) <= WIDEST:
+        return short
+    parts, star = [], False
+    for one in whole.parameters.values():
+        if one.kind is one.KEYWORD_ONLY and not star:
+            parts.append("*")
+        star = star or one.kind in (one.KEYWORD_ONLY, one.VAR_POSITIONAL)
+        parts.append(re.sub(r": '([^']*)'", r": \1", str(one)))
+    returns = short.rpartition(" -> ")[2] if " -> " in short else ""
+    return "(\n" + "".join(f"    {p},\n" for p in parts) + ")" + (f" -> {returns}" if returns else "")
+
+
 def entry(name: str, value: Any) -> Iterator[str]:
     yield f"### `{name}`"
     if callable(value) and not inspect.isclass(value):
-        yield f"```text\n{name.rpartition('.')[2]}{inspect.signature(value)}\n```"
+        yield f"```py\n{name.rpartition('.')[2]}{signature(value)}\n```"
     elif dataclasses.is_dataclass(value):
         fields = "\n".join(f"    {f.name}: {f.type}" for f in dataclasses.fields(value) if not f.name.startswith("_"))
         yield f"```text\n{name}\n{fields}\n```"

@@ -68,7 +68,8 @@ def test_every_command_in_the_docs_is_one():
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_links_resolve(page):
-    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)):
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text) + re.findall(r'<img src="([^"]+)"', text):
         if not target.startswith("http"):
             assert (page.parent / target).exists(), target
 

@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def under_torchrun() -> None:
-    """The first process is the command as ever; the others train along with it."""
+    """The first process is the command as usual; the others train with it."""
     if os.environ["RANK"] != "0":
         from saccade.lab import worker
 

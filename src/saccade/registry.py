@@ -84,7 +84,7 @@ def probe(
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a generator (subject, data, *, ...) -> rows under its own name.
 
-    `milestones`: whether it is also asked of the weights kept on the way; not for what training does not change.
+    `milestones`: whether it also measures the weights kept on the way; not for what training does not change.
     `fact_seconds`: above 0, it looks at no model (its subject may be None) and takes about so many seconds of a core.
     """
     return _register("probe")

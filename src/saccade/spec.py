@@ -168,7 +168,7 @@ def recipe_of(*given: Mapping[str, Any]) -> Recipe:
 class Run:
     """One training, by what it is made of. Its key is its name, its folder and its cache entry.
 
-    Without a model it is a fact: nothing is trained, and its probes are asked of the data alone (`Run.fact`).
+    Without a model it is a fact: nothing is trained, and its probes look at the data alone (`Run.fact`).
     """
 
     model: str
@@ -243,7 +243,7 @@ class Probe:
 
 @dataclass(frozen=True)
 class Task:
-    """One run, what to ask of it, and the arm of the study that it belongs to."""
+    """One run, what to measure on it, and the arm of the study that it belongs to."""
 
     run: Run
     probes: tuple[Probe, ...] = ()

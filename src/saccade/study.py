@@ -230,7 +230,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Study:
-    """`tasks(scale, chosen)` lists the runs with what is asked of each; `chosen` has every choice's value."""
+    """`tasks(scale, chosen)` lists the runs with what is measured on each; `chosen` has every choice's value."""
 
     name: str
     question: str

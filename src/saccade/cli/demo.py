@@ -36,7 +36,7 @@ def demo(
             raise
         say(f"saccade: {error}")
         say(
-            "\n*** NO REAL DATA COULD BE REACHED: this demo goes on with images drawn by a program. ***\n"
+            "\n*** NO REAL DATA COULD BE REACHED: this demo continues with images drawn by a program. ***\n"
             "*** Its numbers say nothing of MNIST or CIFAR-10; the report says so in its first line. ***\n"
         )
         words += ["--set", *DRAWN]

@@ -1,4 +1,4 @@
-"""Words to bound commands: one sentence for each mistake, whoever finds it."""
+"""From words to bound commands; every mistake is one sentence."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def printer(quiet: bool) -> Callable[[str], None]:
 
 
 def ask(question: str) -> bool:
-    """A question to whoever sits at the terminal; no where nobody does, or another Ctrl-C is the answer."""
+    """A question to the user at the terminal; no without a terminal, or on another Ctrl-C."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
     print(f"\n{question} [y/N] ", end="", file=sys.stderr, flush=True)
@@ -145,7 +145,7 @@ def follow(
             show(event, board.hear(event))
             if time.monotonic() > end:
                 if isinstance(events, Generator):
-                    events.close()  # the workers save what they have in hand
+                    events.close()  # the workers save what they are working on
                 return False
     return True
 

@@ -77,7 +77,7 @@ class Pasted(Images):
 
     `ink` (n, 28, 28) and `scenes` (m, 3, 32, 32) are uint8; image i shows ink i on scene which[i].
     `maps` (n, 2, 3) warps the ink alone. `redraw`, when given, holds for each image the scenes that training
-    draws from anew at every presentation. `jitter` is the training-time variation of the ink: degrees, pixels,
+    draws from every time it is shown. `jitter` is the training-time variation of the ink: degrees, pixels,
     share of scale.
     """
 

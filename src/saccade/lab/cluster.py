@@ -2,7 +2,7 @@
 
 A supervisor (an actor that takes no CPU) hands bundles of tasks to Ray and collects their events. On a cluster it
 outlives the command that started it, and the same command given again listens to it. It knows nothing that the lab
-does not know: when its node is lost, Ray starts it afresh, and every task finds in the lab how far it had come.
+does not know: when its node is lost, Ray starts it again, and every task finds in the lab how far it had come.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def on_ray(
                     break
             else:
                 return  # it was asked to stop
-        except ray.exceptions.RayActorError:  # lost with its node: Ray starts it afresh, or it had nothing more to do
+        except ray.exceptions.RayActorError:  # lost with its node: Ray starts it again, or it had nothing more to do
             time.sleep(1.0)
         except GeneratorExit:
             if name not in _left:
@@ -178,7 +178,7 @@ def on_ray(
             raise
 
 
-_left: set[str] = set()  # names of work that goes on without this process
+_left: set[str] = set()  # names of work that continues without this process
 
 
 def leave(name: str) -> None:

@@ -24,7 +24,7 @@ DISPATCH = 0.004  # seconds of the supervisor per run
 REQUESTS = 6  # to a shared folder's server per file: look up, make, write, flush, close, rename
 SIMULATED = 2_000_000  # runs; beyond, the simulation of so many is drawn out
 SAVE_EVERY = 15.0
-RESTART = 60.0  # seconds until a lost node's runs go on elsewhere
+RESTART = 60.0  # seconds until a lost node's runs continue elsewhere
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ class Index:
             return self._connect()
 
     def _give_up(self, error: sqlite3.DatabaseError) -> None:
-        """A damaged database, or one of another version, is made anew; where that cannot be, memory must do."""
+        """A damaged database, or one of another version, is made again; where that is impossible, in memory."""
         try:
             if self.path is None or "locked" in str(error):
                 raise error  # somebody else works on it
@@ -162,7 +162,7 @@ class Index:
         return counts
 
     def bytes(self) -> int:
-        """Of everything in the lab; what lies outside of runs is looked at afresh."""
+        """Of everything in the lab; what lies outside of runs is read again."""
         (runs,) = self.database.execute("SELECT coalesce(sum(bytes), 0) FROM runs").fetchone()
         others = [p for p in self.lab.root.iterdir() if p.name != "runs"]
         return int(runs) + sum(size_of(p) for p in others)
@@ -270,7 +270,7 @@ class Indexed(Lab):
 
 @contextlib.contextmanager
 def reading(lab: Lab, say: Callable[[str], None] = lambda line: None) -> Iterator[Indexed]:
-    """The lab for a report or a table. `say` hears of it when many folders had to be read."""
+    """The lab for a report or a table. `say` is called when many folders had to be read."""
     index = of(lab)
     try:
         done = index.refresh()

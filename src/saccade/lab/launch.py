@@ -102,7 +102,7 @@ def _ask_nvidia(*words: str) -> list[str]:
 
 @dataclass
 class Worker:
-    """One process, its inbox, and the tasks it has in hand: one, or several to be trained in lock-step."""
+    """One process, its inbox, and the tasks it works on: one, or several to be trained in lock-step."""
 
     process: subprocess.Popen[str]
     device: str

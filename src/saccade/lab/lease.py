@@ -1,7 +1,7 @@
 """Who works on a run: leases that hold on a folder which several machines share.
 
 Little is asked of the file system, what NFS promises: a hard link is made once or not at all, a rename replaces a name
-at once, and a file that is opened anew shows what was written before. Clocks may differ, O_EXCL and locks may be
+at once, and a file that is opened again shows what was written before. Clocks may differ, O_EXCL and locks may be
 missing, and a folder may be listed late.
 
 - A lease is written under a name of its own and then linked to `lease`. Whether that worked is read from its number of
@@ -10,7 +10,7 @@ missing, and a folder may be listed late.
   write into its successor's lease that way.
 - Whoever looks remembers when, by his own clock, he saw the counter move last. Still for DEAD_AFTER seconds: dead.
 - A dead process of this machine is known at once.
-- A dead lease is taken away by whoever made the one link that is named after it.
+- A dead lease is removed by the process that made the one link that is named after it.
 
 A holder that was taken for dead and was not (its machine slept) sees another's lease at its next beat, and stops.
 """
@@ -217,7 +217,7 @@ def _remove_dead(path: Path, sight: Sight) -> bool:
     except FileExistsError:
         taken = look(right)
         if taken is not None and not alive(right, Sight({"token": "right", "host": "any"}, taken.beat)):
-            right.unlink(missing_ok=True)  # whoever had it is dead as well
+            right.unlink(missing_ok=True)  # its owner is dead as well
         return False
     except FileNotFoundError:
         return True

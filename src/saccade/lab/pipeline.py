@@ -391,7 +391,7 @@ def run(session: Session, planned: Planned, how: How) -> bool:
 
 
 def run_until_decided(session: Session, how: How, say: Say) -> Session:
-    """Look at 5, 10 and 20 seeds; add seeds only to arms whose claims are open for want of seeds."""
+    """Look at 5, 10 and 20 seeds; add seeds only to arms whose claims are open for lack of seeds."""
     began = time.monotonic()
     arms: tuple[str, ...] = ()
     for n in sequential.LOOKS:
@@ -407,7 +407,7 @@ def run_until_decided(session: Session, how: How, say: Say) -> Session:
         table = plan.table_of(session.lab, session.planned)
         still = [v.claim for v in session.verdicts() if v.reason is Reason.TOO_FEW_SEEDS and not v.decided]
         arms = tuple(sorted({a for c in session.study.claims if c.id in still for a in arms_of(c, table)}))
-        say(f"  open for want of seeds: {', '.join(still) or 'no claim'}")
+        say(f"  open for lack of seeds: {', '.join(still) or 'no claim'}")
         if not arms:
             return session
     return session

@@ -47,7 +47,7 @@ def read(folder: Path) -> list[Entry]:
         return []
     entries = unseal(path).get("entries")
     if not isinstance(entries, list) or not all(map(_is_entry, entries)):
-        raise DamagedFile(f"{path} is no registration; delete it to register the claims anew.")
+        raise DamagedFile(f"{path} is no registration; delete it to register the claims again.")
     return entries
 
 

@@ -133,12 +133,12 @@ class Supervisor:
         return not self.ended
 
     def tell(self, events: Sequence[Event]) -> bool:
-        """From a task: what happened; it may go on while this says so."""
+        """From a task: what happened; it may continue while this says so."""
         self.inbox.put(("tell", list(events)))
         return not self.stopping
 
     def hear(self, born: str, after: int) -> tuple[str, int, list[Event], bool]:
-        """Events after that number; waits a moment for some. Another `born` means that numbers began anew."""
+        """Events after that number; waits a moment for some. Another `born` means that numbers started again."""
         with self.changed:
             if born != self.born:
                 after = 0
@@ -266,7 +266,7 @@ class Supervisor:
                 self.ray.cancel(ref, force=True)
 
     def _wind_up(self) -> None:
-        """Those that run hear of it when they tell something, and save; those that wait are taken back."""
+        """Those that run learn of it with their next event, and save; those that wait are taken back."""
         self.pending.clear()
         self.elsewhere.clear()
         for ref, flight in self.flights.items():

@@ -98,7 +98,7 @@ class Table:
                 values = [k * r["value"] for r in rows]
                 if len(rows) == 1 and "low" in rows[0]:
                     ends = f" [{k * rows[0]['low']:.4g}, {k * rows[0]['high']:.4g}] n={rows[0]['n']} images"
-                elif len(rows) > 2:  # two seeds have no interval worth the name: their values are listed
+                elif len(rows) > 2:  # two seeds have no useful interval: their values are listed
                     found = stats.estimate(values)
                     ends = f" ± {(found.high - found.low) / 2:.2g}, n={len(rows)}"
                 else:

@@ -12,7 +12,7 @@ from saccade.spec import SaccadeError, Task, digest
 
 
 class LeftRunning(Exception):
-    """The work goes on without this command; the text says how to come back to it."""
+    """The work continues without this command; the text says how to return to it."""
 
 
 @dataclass
@@ -27,7 +27,7 @@ class Work:
         return "saves and stops"
 
     def interrupted(self) -> None:
-        """Closing the events has the workers save what they have in hand."""
+        """Closing the events makes the workers save what they are working on."""
         self.events.close()
 
 

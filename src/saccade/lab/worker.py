@@ -69,7 +69,7 @@ def perform(
             else:
                 yield from _train(lab, task.run, device, lease, stopping)
             done = lab.done(key)
-        if done is None:  # not asked to stop: then another machine took the run for abandoned, and goes on with it
+        if done is None:  # not asked to stop: then another machine took the run for abandoned and continues it
             yield {"event": "stopped" if stopping() else "busy"}
             return
         if done["outcome"] == Outcome.FINISHED:

@@ -59,7 +59,7 @@ class ConvStemViT(nn.Module):
     """(n, c, 32, 32) -> (n, classes). `attention(x)`: one map a pass, (n, heads, 1 + tokens, 1 + tokens).
 
     Token 0 stands for no patch: it has only its learned place, so it is a class token; it is read out like all others.
-    With `noise` its patch is drawn anew, uniformly, at every call.
+    With `noise` its patch is drawn again, uniformly, at every call.
     """
 
     position_codes = (("positions", -2),)

@@ -136,7 +136,9 @@ def san(
     """
     one, frozen = switches(hierarchical, shared, frozen_keys)
     if one_key_map and not frozen:
-        raise SaccadeError("one_key_map needs frozen_keys=True; keys that are made anew belong to their own block.")
+        raise SaccadeError(
+            "one_key_map needs frozen_keys=True; keys that are made in every block belong to their own block."
+        )
     chosen = PLANS[plan]
     if not (flat or one or frozen):
         if raw_attention or depth != 4:

@@ -365,44 +365,6 @@ def bars(
     )
 
 
-def heatmap(
-    table: Table,
-    *,
-    y: str,
-    row: str,
-    column: str,
-    where: Where = None,
-    title: str = "",
-    row_label: str = "",
-    column_label: str = "",
-    unit: str = "",
-    percent: bool = False,
-    diverging: bool = False,
-    note: str = "",
-) -> Heatmap:
-    """One cell for each pair of values of two fields, each an estimate over seeds."""
-    chosen = table.at(**{**(where or {}), "metric": y})
-    down, across = chosen.values(row), chosen.values(column)
-
-    def cell(r: Any, c: Any) -> Estimate | None:
-        series = chosen.series(y, **{row: r, column: c})
-        return stats.estimate(series) if series else None
-
-    cells = tuple(tuple(cell(r, c) for c in across) for r in down)
-    return Heatmap(
-        title,
-        cells,
-        tuple(map(str, down)),
-        tuple(map(str, across)),
-        row_label or row,
-        column_label or column,
-        unit or y,
-        percent,
-        diverging,
-        note,
-    )
-
-
 def with_rows(data: FigureData) -> FigureData:
     """Without lines, panels and categories that nothing was measured for; a line that diverged stays, and says so."""
     if isinstance(data, Curves):

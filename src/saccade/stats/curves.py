@@ -114,15 +114,10 @@ def find_peak(x: Sequence[float], errors: Any, *, alpha: float = 0.05, level: fl
     height of each seed is taken where the other seeds have peak and valleys, or it would be picked for its
     noise.
     """
-    at, rows = curve_arrays(x, errors)
-    seeds, points = rows.shape
-    if points < 3:
-        raise SaccadeError(f"a peak needs a point on either side: at least three x, not {points}.")
-    if seeds < 3:
-        raise TooFewSeeds(seeds, 3)
-    p = min(1.0, _peak_p(rows) * (points - 1) * (points - 2) / 2)
+    at, rows, p = _tested_for_a_peak(x, errors)
     if p > alpha:
         return None
+    seeds = len(rows)
     every = np.arange(seeds)
     peak, left, right = _summit((rows.sum(axis=0) - rows) / (seeds - 1))
     sides = [estimate((rows[every, peak] - rows[every, valley]).tolist(), level) for valley in (left, right)]
@@ -136,6 +131,17 @@ def find_peak(x: Sequence[float], errors: Any, *, alpha: float = 0.05, level: fl
     )
     _, before, after = _summit(rows.mean(axis=0, keepdims=True))
     return Peak(place, min(sides, key=lambda side: side.value), p, float(at[before[0]]), float(at[after[0]]))
+
+
+def _tested_for_a_peak(x: Sequence[float], errors: Any) -> tuple[Any, Any, float]:
+    """x, errors (seeds, points), and p for "there is no peak", corrected for the number of places to look."""
+    at, rows = curve_arrays(x, errors)
+    seeds, points = rows.shape
+    if points < 3:
+        raise SaccadeError(f"a peak needs a point on either side: at least three x, not {points}.")
+    if seeds < 3:
+        raise TooFewSeeds(seeds, 3)
+    return at, rows, min(1.0, _peak_p(rows) * (points - 1) * (points - 2) / 2)
 
 
 def humps(errors: Any, like: Any = None) -> list[Hump]:
@@ -160,13 +166,8 @@ def peaked(x: Sequence[float], errors: Any, *, least: float = 0.02, note: str = 
     For the latter, at every inner x one side must show no drop of `least` to any of its points (intersection–union
     over the points and over x, Bonferroni over the two sides).
     """
-    at, rows = curve_arrays(x, errors)
-    seeds, points = rows.shape
-    if points < 3:
-        raise SaccadeError(f"a peak needs a point on either side: at least three x, not {points}.")
-    if seeds < 3:
-        raise TooFewSeeds(seeds, 3)
-    p = min(1.0, _peak_p(rows) * (points - 1) * (points - 2) / 2)
+    at, rows, p = _tested_for_a_peak(x, errors)
+    points = rows.shape[1]
     below = _pair_p(least - (rows[:, :, None] - rows[:, None, :]))  # p for "x exceeds this other x by less than least"
     flat = max(min(1.0, 2 * min(below[i, :i].max(), below[i, i + 1 :].max())) for i in range(1, points - 1))
     heights = [h.height for h in humps(rows)]

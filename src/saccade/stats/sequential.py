@@ -8,7 +8,7 @@ spreads and equivalence tests do not have.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from saccade.stats.tests import ALPHA
 
@@ -19,8 +19,3 @@ SPENDING = (0.2, 0.3, 0.5)  # shares of the error rate: little while few seeds a
 def levels(looks: Sequence[int] = LOOKS, alpha: float = ALPHA) -> dict[int, float]:
     """The level of each look, by its number of seeds. Fewer looks than planned leave the rest unspent."""
     return {n: share * alpha for n, share in zip(looks, SPENDING, strict=False)}
-
-
-def decided_at(p_by_look: Mapping[int, float], alpha: float = ALPHA) -> int | None:
-    """The number of seeds at the first look whose p lies below its level; None if no look decides."""
-    return next((n for n, level in levels(alpha=alpha).items() if n in p_by_look and p_by_look[n] < level), None)

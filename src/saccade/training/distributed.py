@@ -195,6 +195,6 @@ def _store() -> Any:
 
 
 def leave() -> None:
-    """End of the meeting, for whoever joined one."""
+    """Leave the group of processes, if this one joined it."""
     if dist.is_available() and dist.is_initialized():
         dist.destroy_process_group()

@@ -1,6 +1,6 @@
 """Runs of one small model, step by step together: stacked weights, one backward pass, one update for all of them.
 
-A small model's step is mostly the asking, not the work. A run asks for its steps (`Ask`); whoever drives it answers,
+A small model's step is mostly calls, not arithmetic. A run asks for its steps (`Ask`); its driver answers,
 one run by itself (`alone`) or several at once (`together`). Runs keep their own data, order, curve and state: on the
 machines tried they end with the same bits either way; elsewhere the last digits may differ, as between two machines.
 """

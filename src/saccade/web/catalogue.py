@@ -18,7 +18,7 @@ from saccade.web.studies import Place
 LOOK_EVERY = 1.0  # seconds between looks at the folder, and
 REST = 8.0  # at least this many times as long as a look took
 AT_ONCE = 2000  # runs that a long first look reads before it shows them
-STALE = 500  # changed runs after which the whole list is written anew; a reader of an older one asks for the rest
+STALE = 500  # changed runs after which the whole list is written again; a reader of an older one asks for the rest
 
 
 class Catalogue:

@@ -27,7 +27,7 @@ class Explorer:
         self.lab = lab
         self.studies = Studies(lab, files)
         self.catalogue = Catalogue(lab, self.studies.places)
-        self.born = uuid.uuid4().hex[:8]  # shows a page that the server was started anew
+        self.born = uuid.uuid4().hex[:8]  # shows a page that the server was restarted
         self._look: Any = None
         self._lock = threading.Lock()
 

@@ -21,7 +21,7 @@ from saccade.web.runs import Flat
 
 
 class Place(NamedTuple):
-    """Where a run belongs, and what is asked of it there."""
+    """Where a run belongs, and what is measured on it there."""
 
     study: str
     scale: str

@@ -290,14 +290,14 @@ def sha256_after(path: Path, header: bytes) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _check(path: Path, spec: ArraySpec, *, afresh: bool) -> str:
+def _check(path: Path, spec: ArraySpec, *, again: bool) -> str:
     """`ok`, `missing` or `damaged`."""
     try:
         stat = path.stat()
         if not path.is_file():
             return "damaged"
         seen = (path, spec, stat.st_size, stat.st_mtime_ns, stat.st_ino)
-        good = _intact.__wrapped__(*seen) if afresh else _intact(*seen)
+        good = _intact.__wrapped__(*seen) if again else _intact(*seen)
     except FileNotFoundError:
         return "missing"
     except OSError as error:
@@ -312,7 +312,7 @@ def read(folder: Path, array: str, spec: ArraySpec) -> NDArray[np.uint8]:
     import numpy as np
 
     path = folder / f"{array}.npy"
-    state = _check(path, spec, afresh=False)
+    state = _check(path, spec, again=False)
     if state != "ok":
         raise DamagedFile(f"{path} is {state}; repair it with `{remedy(folder.name)}`.")
     found: NDArray[np.uint8] = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -329,7 +329,7 @@ def inspect(folder: Path, specs: Mapping[str, ArraySpec]) -> Iterator[tuple[str,
     yield MANIFEST, "missing" if manifest is None else "ok"
     for name, spec in specs.items():
         if manifest is not None:
-            yield f"{name}.npy", _check(folder / f"{name}.npy", spec, afresh=True)
+            yield f"{name}.npy", _check(folder / f"{name}.npy", spec, again=True)
 
 
 def absent(folder: Path, specs: Mapping[str, ArraySpec]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What is trained and what is asked of it, by scale: one row per arm, in the order of work."""
+"""What is trained and what is measured on it, by scale: one row per arm, in the order of work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is trained and what is asked of it, by scale: model, backgrounds per class x, seed."""
+"""What is trained and what is measured on it, by scale: model, backgrounds per class x, seed."""
 
 from __future__ import annotations
 

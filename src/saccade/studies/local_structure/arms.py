@@ -1,4 +1,4 @@
-"""What is trained and what is asked of it, by scale: five models, and eight that differ by three switches."""
+"""What is trained and what is measured on it, by scale: five models, and eight that differ by three switches."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ import { nameOf } from "./picker.js";
 const ROW = 38;
 export const SIGNS = { finished: "✓", running: "▸", waiting: "…", diverged: "✗", failed: "✗", timeout: "⏱", damaged: "!" };
 const FACETS = 10; // offered at first
+const SAMPLE = 2000; // rows of a longer list that tell which fields vary
 
 export async function show(root, route, context) {
   await store.load();
@@ -64,7 +65,7 @@ export async function show(root, route, context) {
 
   function drawFacets(kept) {
     const active = store.words(query.q || ""), named = active.map((w) => /^(\w+):/.exec(w)?.[1]).filter(Boolean);
-    const sample = kept.length > 5000 ? kept.filter((_, i) => i % Math.ceil(kept.length / 5000) === 0) : kept;
+    const sample = kept.length > SAMPLE ? kept.filter((_, i) => i % Math.ceil(kept.length / SAMPLE) === 0) : kept;
     const fields = store.varying(sample, new Set(["run", "group", "reason", "seconds", "steps", "started", "share", "left"]));
     const order = [...new Set([...named, ...["state", "study", "scale", "arm", "model", "data"].filter((f) => fields.includes(f)), ...fields])];
     const most = more ? order.length : Math.max(FACETS, named.length);
@@ -137,14 +138,25 @@ function list(root, context) {
   put(root, running, scroller);
 
   function columns() {
-    const vary = store.varying(rows.length > 5000 ? rows.filter((_, i) => i % Math.ceil(rows.length / 5000) === 0) : rows, store.BESIDE).filter((f) => f !== "model" && f !== "data");
-    const arms = rows.some((r) => r.arm), datas = new Set(rows.slice(0, 5000).map((r) => r.data)).size > 1;
+    const vary = store.varying(rows.length > SAMPLE ? rows.filter((_, i) => i % Math.ceil(rows.length / SAMPLE) === 0) : rows, store.BESIDE).filter((f) => f !== "model" && f !== "data");
+    const arms = rows.some((r) => r.arm), datas = new Set(rows.slice(0, SAMPLE).map((r) => r.data)).size > 1;
     return ["state", arms ? "arm" : "model", ...(arms ? ["model"] : []), ...(datas ? ["data"] : []), "seed", "seconds", "started", ...vary.slice(0, 6)];
   }
 
+  // All rows are put in order once; a filter then only leaves some out.
+  let ranked = [], rankedFor = "";
   function sort() {
-    const { field, down } = order, k = down ? -1 : 1;
-    sorted = [...rows].sort((a, b) => {
+    const { field, down } = order, wanted = `${store.stamp()} ${field} ${down}`;
+    if (wanted !== rankedFor) {
+      ranked = rank(field, down ? -1 : 1);
+      rankedFor = wanted;
+    }
+    const kept = rows.length === ranked.length ? null : new Set(rows);
+    sorted = kept ? ranked.filter((r) => kept.has(r)) : ranked;
+  }
+
+  function rank(field, k) {
+    return store.all().sort((a, b) => {
       const x = a[field], y = b[field];
       if (x === y) return a.run < b.run ? -1 : 1;
       if (x === undefined) return 1;
