@@ -168,8 +168,11 @@ def test_list_show_and_data(tmp_path):
     assert any(m["about"] for m in listed["studies"])
     card = json.loads(saccade("show", "mha-lenet", "--json").stdout)
     assert card["parameters"] == 68_064 and card["arguments"]["heads"] == 2
+    shown = saccade("show", "lenet").stdout
+    assert "head: flatten   (one of flatten, mean, max)" in shown  # what is accepted
+    assert "measured, with a short recipe" in shown and "cifar10: " in shown  # its reference cards
     study = saccade("show", "digits_on_backgrounds").stdout
-    assert "D-F8-x8" in study and "blend" in study
+    assert "D-F8-x8" in study and "blend" in study and "(opacity, maximum, hard, add)" in study
     empty = json.loads(saccade("data", "list", "--json", SACCADE_DATA=str(tmp_path)).stdout)
     assert {d["name"]: d["state"] for d in empty}["mnist"] == "not fetched"
     assert saccade("--version").stdout.startswith("saccade ")

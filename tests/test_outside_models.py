@@ -45,7 +45,7 @@ def here(tmp_path, monkeypatch):
 
 def test_a_file_is_trained_and_its_run_is_what_a_profile_looks_at(here, capsys):
     main(["train", "mine.py:Net", *TRAIN, "--jobs", "1", "--quiet"])
-    assert "mine_net: accuracy on held_out" in capsys.readouterr().out
+    assert "mine_net: accuracy at split held_out" in capsys.readouterr().out
     main(["profile", "mine.py:Net", "--data", "procedural_textures", "--n", "16", "--only", "accuracy", "--quiet"])
     assert "2 finished runs of it in the lab" in capsys.readouterr().out
     (here / "mine.py").write_text(NET.replace("nn.ReLU()", "nn.GELU()"))  # another model: its runs are not that one's

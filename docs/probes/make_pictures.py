@@ -6,12 +6,19 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import nn
 
 import saccade as sc
-from saccade import rng
+from saccade import registry, rng, shipped
+from saccade.analysis.convolution import to_attention
 from saccade.data import changes, pixels
-from saccade.data.images import Source
+from saccade.data.images import Images, Source
+from saccade.data.mosaic import mosaic
+from saccade.data.small_object import small_object
+from saccade.layers.position_attention import QuadraticAttention
 from saccade.probes.background_reliance import composed
+from saccade.probes.digit_transforms import transformed
+from saccade.probes.patch_shuffle import shuffled
 from saccade.report import draw, figures
 from saccade.spec import Settings
 
@@ -65,10 +72,92 @@ def main() -> None:
             "none": composed(digits, index, None),
         },
     )
+    constructed(images, x)
+    heads()
+    leakage()
     reliability()
     sc.attention(sc.model("vit", dim=64, depth=3), (255 * x[0]).byte().permute(1, 2, 0).numpy()).save(
         HERE / "attention_span.png"
     )
+
+
+def constructed(images: Images, x: torch.Tensor) -> None:
+    """Images of the probes on order, place, size and several things at once."""
+    shown = {"as it is": x}
+    for grid in (2, 4, 8):
+        order = torch.rand(COLUMNS, grid * grid, generator=rng.stream(0, "patch_shuffle", grid)).argsort(1)
+        shown[f"{grid} x {grid} shuffled"] = shuffled(x, order, grid)
+    save("patch_shuffle", shown)
+    index = torch.arange(COLUMNS)
+    digits = Source("digits_on_backgrounds", Settings(backgrounds=8), 0)("ood").head(COLUMNS)
+    asked = (("translation", 4), ("rotation", 20), ("scale", 0.75), ("scale", 0.5))
+    moved = {f"{name} {by:g}": transformed(digits, name, by, 0)[0].batch(index) for name, by in asked}
+    save("digit_transforms", {"as it is": digits.batch(index), **moved})
+    pasted = {f"scale {s:g}": small_object("test", seed=0, n=COLUMNS, scale=s, size=32) for s in (1.0, 0.5, 0.25)}
+    save("small_object_accuracy", {name: some.batch(index) for name, some in pasted.items()})
+    native = {
+        backdrop: small_object("test", seed=0, n=COLUMNS, scale=0.5, size=64, backdrop=backdrop)
+        for backdrop in ("procedural_textures", "plain")
+    }
+    save("native_object_accuracy", {name: some.batch(index) for name, some in native.items()})
+    save("top_k_matching", {"mosaics": mosaic("test", seed=0, n=COLUMNS, size=32).batch(index)})
+    full = torch.ones(COLUMNS)
+    save(
+        "equivariance",
+        {
+            "as it is": x,
+            "shifted round by 4": x.roll(4, -1),
+            "turned by 90°": x.rot90(1, (-2, -1)),
+            "turned by 15°": changes.warped(x, pixels.rotation(15 * full), torch.tensor(images.mean)),
+            "scale 0.9": changes.warped(x, pixels.scaling(0.9 * full), torch.tensor(images.mean)),
+            "mirrored": x.flip(-1),
+        },
+    )
+    train = PHOTOS("train")
+    save(
+        "through_transforms",
+        {"as it is": train.batch(index), "in training": train.batch(index, rng.stream(0, "probe", "augment"))},
+    )
+    vit = shipped.load("vit_x64")
+    digit = (255 * digits.batch(index[:1])[0]).byte().permute(1, 2, 0).numpy()
+    sc.attention(vit, digit).save(HERE / "attention_maps.png")
+
+
+def heads() -> None:
+    """What the middle query of a layer of nine Gaussian heads attends to, at the start and at alpha 2 per shift."""
+    side = 9
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(rng.seed_of(0, "docs", "heads"))
+        start = QuadraticAttention(16, 9, 16)
+    kernel = to_attention(nn.Conv2d(4, 4, 3, padding=1), alpha=2.0)
+    with torch.no_grad():
+        middle = start.probabilities(side, side)[:, side * side // 2].view(9, side, side)
+        rows, columns = kernel.factors(side, side)
+        shifts = rows[:, side // 2, 1:-1, None] * columns[:, side // 2, None, 1:-1]
+    named = {"at the start": middle, "a 3 x 3 kernel, alpha 2": shifts}
+    save("heads", {k: (v / v.amax((1, 2), keepdim=True))[:, None].expand(-1, 3, -1, -1) for k, v in named.items()})
+
+
+def leakage() -> None:
+    """Measured by the probe itself, against the lemma's first term."""
+    import matplotlib
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator
+
+    asked = sc.Probe("convolution_theorem", kernels=(1,), trials=1, alphas=(1, 2, 3, 5, 7, 10, 15, 20))
+    rows = registry.find("probe", "convolution_theorem")(None, PHOTOS, **asked.settings)
+    found = {r.at["alpha"]: r.value for r in rows if r.metric == "leakage"}
+    with matplotlib.rc_context(draw.STYLE):
+        figure = Figure(figsize=(3.4, 2.6), layout="constrained")
+        ax = figure.subplots()
+        ax.semilogy(list(found), list(found.values()), "o", ms=4, label="measured")
+        ax.semilogy(list(found), [4 * np.exp(-a) for a in found], "--", label="4 exp(-alpha)")
+        ax.set_xlabel("alpha")
+        ax.set_ylabel("attention on other pixels")
+        ax.yaxis.set_major_formatter(lambda value, _: f"{value:.0e}")
+        ax.yaxis.set_major_locator(LogLocator(100))
+        ax.legend()
+        figure.savefig(HERE / "convolution_theorem.png", dpi=160)
 
 
 def save(name: str, rows: dict[str, torch.Tensor], columns: list[str] | None = None) -> None:

@@ -51,6 +51,7 @@ def of(data: str) -> tuple[Card, ...]:
 
 
 def of_model(model: str) -> tuple[Card, ...]:
+    """The cards of a model, one per set."""
     return tuple(card for card in cards() if card.model == model)
 
 

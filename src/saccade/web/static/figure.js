@@ -312,7 +312,9 @@ const TONES = { reproduced: "var(--yes)", holds: "var(--yes)", contradicted: "va
 function drawBudget(data, width, context) {
   const columns = Math.max(2, Math.min(data.paths.length, Math.floor(width / 168))), rows = Math.ceil(data.paths.length / columns);
   const wide = width / columns, high = 132;
-  const svg = s("svg", { width, height: rows * high + 4, viewBox: `0 0 ${width} ${rows * high + 4}`, role: "img", "aria-label": context.told });
+  const tall = rows * high + 20;
+  const svg = s("svg", { width, height: tall, viewBox: `0 0 ${width} ${tall}`, role: "img", "aria-label": context.told });
+  svg.append(s("text.label", { x: 8, y: tall - 5 }, "across: % of the training · dotted: no difference"));
   const points = [];
   data.paths.forEach((path, i) => {
     const left = (i % columns) * wide + 8, top = Math.floor(i / columns) * high;
