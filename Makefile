@@ -37,7 +37,7 @@ test: $(VENV)/.dev
 slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -m '(slow or web) and not cluster' -rs
 
-# Apart: on a loaded machine Ray notices a lost node late, and one of these was seen to fail there.
+# Apart: a Ray cluster of two nodes in one process, which wants the machine for itself.
 cluster: $(VENV)/.dev
 	$(BIN)/python -m pytest -m cluster -rs
 

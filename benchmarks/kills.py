@@ -156,8 +156,12 @@ def strike(kind: str, draw: random.Random, lab: Lab, command: Command, nodes: An
     if kind == "a worker process of Ray":
         holder = lab.holder(draw.choice(busy))
         return bool(holder) and kill(holder["pid"])
-    if kind == "a Ray node":
-        nodes.remove_node(nodes.list_all_nodes()[-1], allow_graceful=False)
+    if kind == "a Ray node":  # with its workers, which would outlive its daemon for a while
+        node = nodes.list_all_nodes()[-1]
+        raylet = next(p.process.pid for name, ps in node.all_processes.items() if name == "raylet" for p in ps)
+        for pid in children(raylet):
+            kill(pid)
+        nodes.remove_node(node, allow_graceful=False)
         nodes.add_node(num_cpus=1)
         return True
     if kind == "a command while its work is on Ray":

@@ -654,6 +654,8 @@ def _tested(what: str, test: str) -> None:
             "no:xdist",
             f"--basetemp={folder / 'base'}",
             f"--junitxml={told}",
+            "-o",
+            "junit_family=xunit1",  # the one that keeps properties
         ]
         file = ROOT / "tests" / "lab" / "test_faults.py"
         done = subprocess.run([sys.executable, *words, "-k", test, str(file)], capture_output=True, cwd=ROOT)
@@ -666,7 +668,7 @@ _tested("a disk that is full at any one of all writes of a run, then has room ag
 _tested("every file of a finished and of a stopped run cut short, changed, emptied or removed", "harm_to_any_file")
 _tested("a run that never returns, beside one that does", "never_returns")
 _tested("a run that wants more memory than there is, beside one that does not", "more_memory")
-_tested("SIGTERM and SIGINT to a command at work: saved and ended within ten seconds", "polite_end")
+_tested("SIGTERM and SIGINT to a command at work: saved and ended within 10 s, more under load", "polite_end")
 _tested("a lab that cannot be written", "cannot_be_written")
 _tested("a lab that goes away and comes back, or does not", "vanishes or does_not_come_back")
 

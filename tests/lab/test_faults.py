@@ -191,8 +191,8 @@ def test_a_run_that_wants_more_memory_than_there_is_fails_alone(lab, tmp_path):
     """Once as an error of the allocator, once as the kernel ends such processes."""
     file = plugin(tmp_path, "import torch; torch.empty(2**50)")
     events = do(lab, [task(model="mine"), task(1)], plugins=[file])
-    assert {e["event"] for e in events if e["event"] in ("failed", "finished")} == {"failed", "finished"}
-    assert "memory" in next(e["reason"] for e in events if e["event"] == "failed")
+    assert {e["event"] for e in events if e["event"] in ("refused", "finished")} == {"refused", "finished"}
+    assert "memory" in next(e["reason"] for e in events if e["event"] == "refused")
     file = plugin(tmp_path, "os.kill(os.getpid(), signal.SIGKILL)")
     events = do(lab, [task(2, model="mine"), task(3)], plugins=[file])
     assert [e["event"] for e in events].count("worker died") == launch.RETRIES
