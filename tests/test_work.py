@@ -73,9 +73,11 @@ def test_a_diverged_run_is_kept_and_the_rest_goes_on(lab):
 def test_a_model_that_raises_is_marked_failed_and_tried_again_on_request_only(lab, tmp_path):
     plugin = tmp_path / "mine.py"
     plugin.write_text(
-        "from torch import nn\nfrom saccade.registry import model\n\n\n@model(family='other')\n"
-        "def broken(classes=10, *, size=3):\n    '''Prints, then raises.'''\n    print('noise')\n"
-        "    return nn.Linear(size, classes)\n"
+        "from torch import nn\nfrom saccade.registry import model\n\n\nclass Broken(nn.Sequential):\n"
+        "    def forward(self, x):\n        if self.training:\n            raise RuntimeError('broken')\n"
+        "        return super().forward(x)\n\n\n@model(family='other')\n"
+        "def broken(classes=10, *, size=3072):\n    '''Prints, and raises in training.'''\n    print('noise')\n"
+        "    return Broken(nn.Flatten(), nn.Linear(size, classes))\n"
     )
     from saccade import registry
 
