@@ -704,13 +704,15 @@ def document(known: dict[tuple[str, int], Outcome]) -> str:
             said = f"not all tried yet; so far {said}" if tried else "not tried yet"
         rows.append(f"| {area} | {what} | {often:,} | {said} |")
         times, lost_all = times + often, lost_all + len(lost)
-    return TEXT.format(rows="\n".join(rows), times=times, lost=lost_all or "nothing", trials=len(kinds))
+    open_still = sum("tried yet" in row for row in rows)
+    tried_words = f"{len(kinds) - open_still} of {len(kinds)}" if open_still else str(len(kinds))
+    return TEXT.format(rows="\n".join(rows), times=times, lost=lost_all or "nothing", trials=tried_words)
 
 
 TEXT = """# What was tried, and what was lost
 
-Written by `python -m benchmarks.reliability`; do not edit. {trials} kinds of misfortune and mistake, {times:,}
-attempts; lost: {lost}.
+Written by `python -m benchmarks.reliability`; do not edit. Kinds of misfortune and mistake that have been
+tried in full: {trials}; {times:,} attempts; lost: {lost}.
 
 Lost would be: a finished run, or a bit of its weights; more of a run under way than its last save; the user's
 interpreter; a change in a file that nobody names; a failure that counts as success; and a traceback where a sentence
