@@ -67,7 +67,7 @@ class Server:
 
     def __init__(self, lab: Path) -> None:
         words = [sys.executable, "-m", "saccade", "serve", "--lab", str(lab), "--port", "0"]
-        self.process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(words, stdout=subprocess.PIPE, encoding="utf-8")
         assert self.process.stdout is not None
         self.address = next(w for w in self.process.stdout.readline().split() if w.startswith("http"))
 

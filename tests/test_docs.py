@@ -80,6 +80,12 @@ def test_every_study_has_a_page_and_the_readme_names_it(name):
     assert name in (ROOT / "README.md").read_text()
 
 
+@pytest.mark.parametrize("name", registry.built_in("study"))
+def test_the_paragraph_on_top_of_a_report_is_made_of_three_claims(name):
+    study = registry.study(name)
+    assert len(study.headline) == 3 and set(study.headline) <= {c.id for c in study.claims}
+
+
 def test_every_name_has_a_card_worth_reading():
     for kind in registry.KINDS:
         for card in registry.built_in(kind).values():

@@ -243,11 +243,6 @@ class Study:
     costs: Settings = field(default_factory=Settings)  # scale -> one line on size and time
     headline: tuple[str, ...] = ()  # the claims that the paragraph on top of a report is made of, three of them
 
-    def __post_init__(self) -> None:
-        unknown = [id for id in self.headline if id not in {c.id for c in self.claims}]
-        if unknown:
-            raise SaccadeError(f"headline of {self.name}: {', '.join(unknown)} is not among its claims.")
-
     def choose(self, given: Mapping[str, Any]) -> Settings:
         """Every choice with its value; an unknown name or value is refused in one sentence."""
         chosen = {c.name: c.default for c in self.choices}

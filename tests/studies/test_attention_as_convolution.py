@@ -432,12 +432,12 @@ def exact_rows():
     from saccade import registry
     from saccade.data.images import Source
 
-    task = next(t for t in planned("smoke", photos="procedural_textures") if any(p.name == "sizes" for p in t.probes))
+    chosen = STUDY.choose({"photos": "procedural_textures"})
+    (task,) = (t for t in STUDY.tasks(Scale("smoke"), chosen) if t.run.is_fact)
     data = Source(task.run.data, task.run.data_args, 0)
     return [
         {"metric": r.metric, "value": r.value, "n": r.n, "arm": task.arm, "seed": 0, "run": "x", **r.at}
         for p in task.probes
-        if p.name in ("sizes", "convolution_theorem")
         for r in registry.find("probe", p.name)(None, data, **p.settings)
     ]
 

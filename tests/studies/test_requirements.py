@@ -62,7 +62,7 @@ def result_of(claim, study, replaced=None, before=0.5):
     later = Table(tuple({**row, "budget": 9} for requirement in claim.requires for row in met(requirement)))
     results = Results(table(0.5), dict.fromkeys(MILESTONES, table(before)), lambda: later)
     clear = dataclasses.replace(claim, test=contrast, needs="", left_open=False)
-    (verdict,) = judge(dataclasses.replace(study, claims=(clear,), headline=()), results, "large")
+    (verdict,) = judge(dataclasses.replace(study, claims=(clear,)), results, "large")
     return verdict
 
 

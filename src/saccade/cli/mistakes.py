@@ -89,6 +89,7 @@ def _mistakes(command: str, known: Sequence[Parameter], words: Sequence[str]) ->
                 yield f"saccade {command} has no option {word}" + (f"; did you mean {near[0]}?" if near else ".")
                 return
             option = flags[word]
+            given.add(option.name)
             values = [value] if equals else _values(option, left)
             if option.type is not bool and not option.several and not values:
                 yield f"{word} needs a value."
