@@ -1,7 +1,9 @@
 """What a run costs, before it is trained: operations counted, large models never built."""
 
 import pytest
+import torch
 
+from saccade import models
 from saccade.spec import Recipe, Run, Settings
 from saccade.training import cost
 
@@ -21,3 +23,11 @@ def test_a_large_model_is_priced_without_a_step(monkeypatch):
 
 def test_a_model_that_needs_numbers_is_not_counted():
     assert cost.count("lenet", Settings(), 10, (3, 16, 16)) is None
+
+
+def test_a_model_that_was_counted_still_runs_on_numbers():
+    """Layers remember their index tables; those made while counting must serve the model that is trained."""
+    for name, args in (("local_attn", Settings(size="mini", window=2)), ("local_dw", Settings(size="mini", window=0))):
+        cost.count(name, args, 10, (3, 32, 32))
+        model = models.build(name, 10, seed=0, **args)
+        assert torch.isfinite(model(torch.zeros(2, 3, 32, 32))).all()

@@ -26,11 +26,12 @@ def pairs(h: int, w: int, window: int, shared: bool) -> Tensor:
     Shared weights are numbered by offset, row by row in the window; own ones one after another. A pair too far apart
     gets the last number, which is that of no weight.
     """
-    y, x = (t.flatten() for t in torch.meshgrid(torch.arange(h), torch.arange(w), indexing="ij"))
-    dy, dx = (t[:, None] - t[None, :] + window // 2 for t in (y, x))
-    near = (dy >= 0) & (dy < window) & (dx >= 0) & (dx < window)
-    number = dy * window + dx if shared else near.flatten().cumsum(0).view_as(near) - 1
-    return torch.where(near, number, window**2 if shared else int(near.sum()))
+    with torch.device("cpu"):  # also while a model is counted on the meta device: what is remembered needs numbers
+        y, x = (t.flatten() for t in torch.meshgrid(torch.arange(h), torch.arange(w), indexing="ij"))
+        dy, dx = (t[:, None] - t[None, :] + window // 2 for t in (y, x))
+        near = (dy >= 0) & (dy < window) & (dx >= 0) & (dx < window)
+        number = dy * window + dx if shared else near.flatten().cumsum(0).view_as(near) - 1
+        return torch.where(near, number, window**2 if shared else int(near.sum()))
 
 
 def check_side(side: int, h: int, w: int) -> None:

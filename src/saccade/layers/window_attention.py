@@ -18,10 +18,11 @@ FAR = -100.0  # added to the score of two positions that lie together only becau
 @functools.lru_cache(maxsize=64)
 def apart(h: int, w: int, window: int, shift: int) -> Tensor:
     """(windows, 1, q, k): FAR where the rolled map joins positions from its opposite edges, else 0."""
-    down, right = (torch.arange(side) + shift >= side for side in (h, w))  # those that came round
-    region = down[:, None] + 2 * right
-    flat = rearrange(region, "(a p) (b q) -> (a b) (p q)", p=window, q=window)
-    return FAR * (flat[:, None, :, None] != flat[:, None, None, :]).float()
+    with torch.device("cpu"):  # also while a model is counted on the meta device: what is remembered needs numbers
+        down, right = (torch.arange(side) + shift >= side for side in (h, w))  # those that came round
+        region = down[:, None] + 2 * right
+        flat = rearrange(region, "(a p) (b q) -> (a b) (p q)", p=window, q=window)
+        return FAR * (flat[:, None, :, None] != flat[:, None, None, :]).float()
 
 
 class WindowAttention(nn.Module):
