@@ -30,4 +30,5 @@ def test_the_seeds_themselves_are_read(name, tmp_path):
 @pytest.mark.parametrize("path", sorted(CORPUS.glob("*")), ids=lambda p: p.name)
 def test_what_once_broke_a_parser_does_so_no_more(path, tmp_path):
     target = TARGETS[path.name.rpartition("-")[0].replace("_", " ")]
-    assert not tried(target, path.read_bytes(), tmp_path)
+    for _ in range(2):  # the second time into what the first has left
+        assert not tried(target, path.read_bytes(), tmp_path)

@@ -20,8 +20,9 @@ from saccade.spec import DamagedFile, Run, SaccadeError
 
 FORMAT = "saccade-export-1"
 LONGEST = 2**26  # characters of a line: far above any run, far below what would fill a memory
-NAME = re.compile(r"[a-z][a-z0-9_]*(-[0-9a-f]{8})?(@0\.[0-9]+)?\.json")  # rows of a probe, perhaps at a milestone
-PLACE = re.compile(r"[a-z0-9_]+/[a-z0-9_-]+/(registration|looks|wall)\.json")
+# Rows of a probe, perhaps at a milestone. Bounded: a file system refuses long names with an error of its own.
+NAME = re.compile(r"[a-z][a-z0-9_]{0,99}(-[0-9a-f]{8})?(@0\.[0-9]{1,9})?\.json")
+PLACE = re.compile(r"[a-z0-9_]{1,100}/[a-z0-9_-]{1,100}/(registration|looks|wall)\.json")
 
 
 @dataclass(frozen=True)
