@@ -114,15 +114,14 @@ def lose(nodes, node):
 
 def test_a_lost_node_loses_nothing_and_the_table_is_the_same(nodes, lab, calm):
     undisturbed, tasks = calm
-    node, lost, how = nodes.list_all_nodes()[-1], False, []
-    for event in cluster.on_ray(tasks, lab, places=["cpu"] * 2):
-        if event["event"] == "worker died":
-            how.append(event["how"])
+    node, lost = nodes.list_all_nodes()[-1], False
+    for _ in cluster.on_ray(tasks, lab, places=["cpu"] * 2):
         if not lost and works_on(node, lab, tasks):
             lose(nodes, node)
             lost = True
-    # Ray sees the worker's end or the node's first, as it happens; either way the run is taken up again.
-    assert lost and how
+    # What is said of it depends on what Ray sees first, the worker's end or the node's (test_supervisor.py has both),
+    # or on neither, when the result had just been delivered.
+    assert lost
     assert weights(lab, tasks) == weights(undisturbed, tasks)
     mine, theirs = (
         [r for r in plan.table_of(where, tasks) if r["metric"] != "train_seconds"] for where in (lab, undisturbed)
