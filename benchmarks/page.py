@@ -301,8 +301,8 @@ process, the order reversed every other round. The ratio is the peer's time over
 the median and an interval for it from order statistics, with the chance that it holds the true median. Ratios are of
 processor time on one thread, which other programs disturb little; where the number of processes or threads is the
 question, processes wait for their turns and the wall clock counts. While a row is measured, so is the work of other
-programs; a row beside which they kept more than {most:g} cores busy is marked BUSY and is to be measured again{unwatched}.
-Times are of one call; in the rows of whole machines, of one image.
+programs; a row beside which they kept more than {most:g} cores busy is marked BUSY and is to be measured
+again{unwatched}. Times are of one call; in the rows of whole machines, of one image.
 
 ## Speed
 
