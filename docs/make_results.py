@@ -38,6 +38,9 @@ def page() -> str:
         "that rest on one observation. *Required* counts the requirements that were met.",
         "\n".join(studies(known)),
         "## What the papers did not know",
+        "Measurements, not verdicts: nobody planned them, and no requirement of learning or settling was applied. At "
+        "small most models are far from what they can reach, so each stands with its accuracy or its figure, and waits "
+        "for the large run.",
         *(finding.text() for finding in FINDINGS if finding.ready()),
         "## All claims",
     ]
@@ -159,14 +162,17 @@ def shuffled(rows: Rows) -> str:
 
     return (
         f"When the 64 squares of 4x4 pixels are shuffled, the small ViT keeps {percent(kept('ViT'))} of its answers; "
-        f"the ResNet keeps {percent(kept('ResNet'))}. At this size a ViT is close to a bag of patches: it has "
-        "positions and hardly uses them."
+        f"the ResNet keeps {percent(kept('ResNet'))}. Both are far from trained out, so this says how they "
+        "begin: the ViT has positions and hardly uses them yet."
     )
 
 
 def slips(rows: Rows) -> str:
     changes = (f"{r['category']}: {points(rows.at(category=r['category']))}" for r in rows.rows)
-    return f"Test accuracy with each slip minus without it: {'; '.join(changes)}."
+    return (
+        f"Test accuracy with each slip minus without it: {'; '.join(changes)}. An interval that holds 0 shows no "
+        "change, in models that have barely begun to learn."
+    )
 
 
 def permuted(rows: Rows) -> str:
@@ -181,7 +187,7 @@ def permuted(rows: Rows) -> str:
 FINDINGS = (
     Finding("The CNN learns the background shortcut late", "digits_on_backgrounds", "images_seen", shortcut),
     Finding("“Local ViT” holds no attention, and static weights are better", "local_structure", "fig4_final", static),
-    Finding("A small ViT hardly uses its positions", "local_structure", "shuffled_squares", shuffled),
+    Finding("A small ViT begins as a bag of patches", "local_structure", "shuffled_squares", shuffled),
     Finding("What each slip of the published code changes", "attention_as_convolution", "slips", slips),
     Finding("A ViT block is equivariant to permutations", "block_ablations", "alone", permuted),
 )
