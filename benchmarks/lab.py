@@ -43,7 +43,7 @@ def overhead(runs: int, on: str = "local") -> Row:
         ends = []
         with _launcher(on) as work:
             for event in work(tasks, lab):
-                if event["event"] == "finished":
+                if event.kind == "finished":
                     ends.append(time.perf_counter())
         if len(ends) != runs:
             raise SystemExit(f"only {len(ends)} of {runs} runs finished")

@@ -14,10 +14,10 @@ from typing import Any
 
 from benchmarks.measure import FEWEST, PATIENCE, Timing, ratios
 from benchmarks.steps import BATCH
-from saccade.lab import launch
+from saccade.lab import bundles, launch
 
-GROUP = f"group:{launch.LOCKSTEP}"
-SET_UP = 20 * launch.LOCKSTEP  # steps: a group's trial is over then
+GROUP = f"group:{bundles.MOST}"
+SET_UP = 20 * bundles.MOST  # steps: a group's trial is over then
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 ONE_THREAD = {**launch.ALLOCATOR, **dict.fromkeys(THREADS, "1")}  # what the launcher gives its workers
 
@@ -126,7 +126,7 @@ def replicas(tuned: bool, *, rounds: int, seconds: float) -> dict[str, Any]:
     peer_env = dict.fromkeys(THREADS, "1") if tuned else {}
     row: dict[str, Any] = {
         "name": "digits study, CNN replicas, whole machine",
-        "setting": f"LeNet, batch {BATCH}, {n} processes of {launch.LOCKSTEP} replicas, "
+        "setting": f"LeNet, batch {BATCH}, {n} processes of {bundles.MOST} replicas, "
         f"peer with {'one thread' if tuned else 'default threads'}",
         "against": f"Dataset + DataLoader(num_workers=2), one model at a time, torch {torch}",
         "aim": 8.0,
@@ -149,7 +149,7 @@ def lockstep(*, rounds: int, seconds: float) -> dict[str, Any]:
     torch = importlib.metadata.version("torch")
     row: dict[str, Any] = {
         "name": "replicas in lock-step, one process",
-        "setting": f"LeNet, batch {BATCH}, {launch.LOCKSTEP} replicas",
+        "setting": f"LeNet, batch {BATCH}, {bundles.MOST} replicas",
         "against": f"the same loop, one replica at a time, torch {torch}",
         "aim": 1.0,
         "equal": "the first replica's loss after 10 steps",
@@ -157,7 +157,7 @@ def lockstep(*, rounds: int, seconds: float) -> dict[str, Any]:
         "memory_aim": None,
     }
     with trainers(("library", 0, ONE_THREAD), (GROUP, 0, ONE_THREAD)) as (peer, ours):
-        return _compared(row, ((peer, 10), (ours, 9 * launch.LOCKSTEP + 1)), [ours], rounds=rounds, seconds=seconds)
+        return _compared(row, ((peer, 10), (ours, 9 * bundles.MOST + 1)), [ours], rounds=rounds, seconds=seconds)
 
 
 def workers(native: bool, *, rounds: int, seconds: float) -> dict[str, Any]:

@@ -132,7 +132,7 @@ def finished_run(folder: Path) -> Any:
     from saccade.lab.worker import perform
 
     lab, task = Lab(folder / "lab").open(), a_task()
-    if list(perform(lab, task))[-1]["event"] != "finished":
+    if list(perform(lab, task))[-1].kind != "finished":
         raise SystemExit("the small run that the trials work on did not finish")
     return lab, task
 
@@ -326,12 +326,12 @@ def full_disk(folder: Path) -> Outcome:
 
         os.fsync = fsync  # type: ignore[assignment]
         try:
-            ended = list(perform(lab, a_task()))[-1]["event"]
+            ended = list(perform(lab, a_task()))[-1].kind
         finally:
             os.fsync = real
         if ended not in ("refused", "finished"):
             lost.append(f"with room for {room} writes it ended as {ended}")
-        if list(perform(lab, a_task()))[-1]["event"] != "finished" or weights_of(lab.root) != bits:
+        if list(perform(lab, a_task()))[-1].kind != "finished" or weights_of(lab.root) != bits:
             lost.append(f"after {room} writes and a full disk the run is another one")
     return Outcome(times, tuple(lost))
 

@@ -147,7 +147,7 @@ def test_a_wrong_name_is_one_sentence(net, tmp_path, also, like, sentence):
 def test_a_joined_arm_reaches_table_figures_and_report_and_no_claim(net, tmp_path):
     session = opened(tmp_path, f"{net}:Net", f"{net}:Answers")
     for task in session.tasks:
-        events = [e["event"] for e in worker.perform(session.lab.open(), task)]
+        events = [e.kind for e in worker.perform(session.lab.open(), task)]
         assert events[-1] == "finished", events
     assert {"CNN", "mynet.py:Net", "mynet.py:Answers"} == set(session.table().values("arm"))
     assert set(session.results().whole.values("arm")) == {"CNN"}

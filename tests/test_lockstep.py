@@ -9,9 +9,9 @@ from torch.nn import functional as F
 from benchmarks.pure import without_kernels
 from saccade import models
 from saccade.data.images import Source
-from saccade.lab import launch
+from saccade.lab import bundles
 from saccade.lab.store import Lab
-from saccade.lab.worker import perform, perform_together
+from saccade.lab.worker import perform
 from saccade.layers import stacked
 from saccade.layers.conv_pool import conv_relu_pool
 from saccade.spec import MILESTONES, Probe, Recipe, Run, Settings, Task
@@ -209,13 +209,13 @@ def tasks(*seeds, **recipe):
 def test_a_bundle_is_a_fair_share_of_one_kind():
     def taken(queue, seats=2, place="cpu", alone=frozenset()):
         left = collections.deque(queue)
-        some = launch.bundle(left, seats, place, alone)
+        some = bundles.bundle(left, seats, place, alone)
         assert len(some) + len(left) == len(queue)
         return [t.run.seed for t in some]
 
     five = tasks(*range(5))
     assert taken(five) == [0, 1, 2] and taken(five, seats=5) == [0]
-    assert taken(tasks(*range(40))) == list(range(launch.LOCKSTEP))
+    assert taken(tasks(*range(40))) == list(range(bundles.MOST))
     assert taken([five[0], *tasks(7, 8, 9, steps=50), five[1]], seats=1) == [0, 1]  # another recipe is another kind
     assert taken(five, place="cuda:0") == [0]
     assert taken(five, seats=1, alone={five[2].run.key}) == [0, 1, 3, 4]
@@ -226,15 +226,15 @@ def test_a_bundle_is_a_fair_share_of_one_kind():
 
 def test_tasks_done_together_are_kept_and_measured_as_those_done_alone(tmp_path):
     one, two = Lab(tmp_path / "one").open(), Lab(tmp_path / "two").open()
-    events = list(perform_together(one, tasks(0, 1, 2)))
+    events = list(bundles.perform(one, tasks(0, 1, 2)))
     measured = ["probe"] * (1 + len(MILESTONES))
-    assert [e["event"] for e in events if e["event"] in ("finished", "probe")] == [*measured, "finished"] * 3
+    assert [e.kind for e in events if e.kind in ("finished", "probe")] == [*measured, "finished"] * 3
     for task in tasks(0, 1, 2):
         list(perform(two, task))
         key = task.run.key
         assert '"lock-step"' in (one.folder(key) / "log.jsonl").read_text()
         assert one.rows(key, task.probes[0])["rows"] == two.rows(key, task.probes[0])["rows"]
-    assert [e["event"] for e in perform_together(one, tasks(0, 1, 2))] == ["finished"] * 3
+    assert [e.kind for e in bundles.perform(one, tasks(0, 1, 2))] == ["finished"] * 3
 
 
 def test_stopping_saves_every_one_of_them(tmp_path):
@@ -244,10 +244,10 @@ def test_stopping_saves_every_one_of_them(tmp_path):
         count.append(1)
         return len(count) > 30
 
-    assert [e["event"] for e in perform_together(lab, tasks(0, 1, 2), stopping=stopping)][-3:] == ["stopped"] * 3
+    assert [e.kind for e in bundles.perform(lab, tasks(0, 1, 2), stopping=stopping)][-3:] == ["stopped"] * 3
     assert all(lab.load_state(t.run.key) for t in tasks(0, 1, 2))
-    events = list(perform_together(lab, tasks(0, 1, 2)))
-    assert [e["event"] for e in events if e["event"] == "finished"] == ["finished"] * 3
+    events = list(bundles.perform(lab, tasks(0, 1, 2)))
+    assert [e.kind for e in events if e.kind == "finished"] == ["finished"] * 3
 
 
 def test_a_group_that_breaks_is_done_one_by_one(tmp_path, monkeypatch):
@@ -256,8 +256,8 @@ def test_a_group_that_breaks_is_done_one_by_one(tmp_path, monkeypatch):
 
     monkeypatch.setattr(lockstep.Stack, "learn", breaks)
     lab = Lab(tmp_path / "lab").open()
-    events = list(perform_together(lab, tasks(0, 1)))
-    assert [e["event"] for e in events if e["event"] not in ("step", "probe")] == ["finished"] * 2
+    events = list(bundles.perform(lab, tasks(0, 1)))
+    assert [e.kind for e in events if e.kind not in ("step", "probe")] == ["finished"] * 2
     assert "no such luck" in (lab.folder(tasks(0)[0].run.key) / "log.jsonl").read_text()
 
 

@@ -39,13 +39,13 @@ def lab(tmp_path):
 
 
 def test_a_task_is_trained_measured_and_never_done_again(lab):
-    events = [e["event"] for e in perform(lab, task())]
+    events = [e.kind for e in perform(lab, task())]
     assert events[-1] == "finished" and "probe" in events
     weights = lab.folder(task().run.key) / "weights.safetensors"
     stamp = weights.stat().st_mtime_ns
     found = plan.examine(lab, [task()])
     assert found.complete == (task(),) and not found.todo
-    assert [e["event"] for e in perform(lab, task())] == ["finished"]
+    assert [e.kind for e in perform(lab, task())] == ["finished"]
     assert weights.stat().st_mtime_ns == stamp
     rows = plan.table_of(lab, [task()])
     assert rows.at(metric="parameters").rows[0]["value"] == 62_006
@@ -57,13 +57,13 @@ def test_a_new_probe_measures_the_old_weights(lab):
     more = Task(task().run, (PROBE, Probe("accuracy", splits=("ood",), n=20)))
     found = plan.examine(lab, [more])
     assert found.measure == (more,) and not found.train
-    assert "step" not in [e["event"] for e in perform(lab, more)]
+    assert "step" not in [e.kind for e in perform(lab, more)]
     assert not plan.examine(lab, [more]).todo
 
 
 def test_a_diverged_run_is_kept_and_the_rest_goes_on(lab):
     bad, good = task(0, optimizer="sgd", lr=1e6), task(1)
-    ended = {e["key"]: e["event"] for e in do(lab, bad, good) if e["event"] in ("finished", "diverged")}
+    ended = {e.key: e.kind for e in do(lab, bad, good) if e.kind in ("finished", "diverged")}
     assert ended == {bad.run.key: "diverged", good.run.key: "finished"}
     table = plan.table_of(lab, [bad, good])
     assert table.gaps[0]["why"].startswith("diverged: ")
@@ -84,9 +84,9 @@ def test_a_model_that_raises_is_marked_failed_and_tried_again_on_request_only(la
     registry.load_plugin(str(plugin))
     broken = task(model="broken")
     events = do(lab, broken, task(1), plugins=[str(plugin)])
-    failed = next(e for e in events if e["event"] == "failed")
-    assert "RuntimeError" in failed["reason"]
-    assert [e["event"] for e in events].count("finished") == 1
+    failed = next(e for e in events if e.kind == "failed")
+    assert "RuntimeError" in failed.reason
+    assert [e.kind for e in events].count("finished") == 1
     assert plan.examine(lab, [broken]).failed == (broken,)
     assert plan.examine(lab, [broken], retry=True).train == (broken,)
 
@@ -116,8 +116,8 @@ def test_two_launchers_share_one_lab_and_never_both_do_a_run(lab):
 def test_a_killed_worker_is_replaced_and_its_run_goes_on(lab):
     seen, killed = [], False
     for event in launch.local([task(images=16_000)], lab, places=["cpu"]):
-        seen.append(event["event"])
-        if event["event"] == "step" and not killed:
+        seen.append(event.kind)
+        if event.kind == "step" and not killed:
             os.kill(lab.holder(task(images=16_000).run.key)["pid"], signal.SIGKILL)
             killed = True
     assert "worker died" in seen and seen[-1] == "finished"

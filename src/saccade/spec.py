@@ -250,6 +250,12 @@ class Task:
     arm: str = ""
     before: str = ""  # of a fact: key of the run that carried its rows in labs made before facts had their own folder
 
+    @staticmethod
+    def parse(values: Mapping[str, Any]) -> Task:
+        """The task that `plain(task)` was made from."""
+        probes = tuple(Probe(p["name"], Settings(p["settings"])) for p in values["probes"])
+        return Task(Run.parse(values["run"]), probes, values["arm"], values.get("before", ""))
+
 
 @dataclass(frozen=True)
 class Row:

@@ -80,7 +80,7 @@ def calm(tmp_path_factory):
 
 def test_tasks_end_as_on_one_machine_and_are_not_done_again(nodes, lab):
     tasks = [task(s) for s in range(3)] + [task(9, optimizer="sgd", lr=1e6)]
-    ended = {e["key"]: e["event"] for e in do(lab, tasks) if e["event"] in cluster.ENDED}
+    ended = {e.key: e.kind for e in do(lab, tasks) if e.ends}
     assert ended == {t.run.key: "finished" for t in tasks[:3]} | {tasks[3].run.key: "diverged"}
     assert not plan.examine(lab, tasks).todo
     here = Lab(lab.root.with_name("here")).open()
@@ -135,7 +135,7 @@ def test_a_killed_worker_is_replaced_and_its_run_goes_on(nodes, lab, calm):
     undisturbed, tasks = calm
     seen, killed = [], False
     for event in cluster.on_ray(tasks[:1], lab, places=["cpu"] * 2):
-        seen.append(event["event"])
+        seen.append(event.kind)
         if (lab.folder(tasks[0].run.key) / "state.sealed").exists() and not killed:
             os.kill(lab.holder(tasks[0].run.key)["pid"], signal.SIGKILL)
             killed = True
@@ -150,7 +150,7 @@ def test_a_lost_supervisor_is_started_afresh_and_finds_its_way(nodes, lab, calm)
     undisturbed, tasks = calm
     seen, killed = [], False
     for event in cluster.on_ray(tasks[:2], lab, places=["cpu"] * 2, name="lost"):
-        seen.append(event["event"])
+        seen.append(event.kind)
         if (lab.folder(tasks[0].run.key) / "state.sealed").exists() and not killed:
             ray.kill(ray.get_actor("lost", namespace=cluster.NAMESPACE), no_restart=False)
             killed = True
@@ -162,7 +162,7 @@ def test_cancelled_work_is_saved_and_goes_on_later(nodes, lab, calm):
     undisturbed, tasks = calm
     events = cluster.on_ray(tasks[:2], lab, places=["cpu"] * 2, name="cancelled")
     for event in events:
-        if event["event"] == "step":
+        if event.kind == "step":
             break
     began = time.monotonic()
     cluster.cancel("cancelled")
@@ -170,17 +170,17 @@ def test_cancelled_work_is_saved_and_goes_on_later(nodes, lab, calm):
     assert not [t for t in tasks[:2] if lab.holder(t.run.key)]
     kept = [t for t in tasks[:2] if (lab.folder(t.run.key) / "state.sealed").exists()]
     assert kept
-    assert {e["event"] for e in do(lab, tasks[:2], name="cancelled") if e["event"] in cluster.ENDED} == {"finished"}
+    assert {e.kind for e in do(lab, tasks[:2], name="cancelled") if e.ends} == {"finished"}
     assert weights(lab, tasks[:2]) == weights(undisturbed, tasks[:2])
 
 
 def test_a_second_listener_of_one_name_hears_the_same_work(nodes, lab):
     tasks = [task(s, 4_000) for s in range(2)]
     first = cluster.on_ray(tasks, lab, places=["cpu"] * 2, name="shared")
-    while next(first)["event"] != "step":
+    while next(first).kind != "step":
         pass
     first.close()  # the command is gone, the work is not
-    assert [e["event"] for e in do(lab, tasks, name="shared")].count("finished") == 2
+    assert [e.kind for e in do(lab, tasks, name="shared")].count("finished") == 2
     assert all(log(lab, t.run.key).count("started") == 1 for t in tasks)
 
 
@@ -195,17 +195,17 @@ def test_a_task_that_never_returns_is_ended_and_marked(nodes, lab, tmp_path):
     registry.load_plugin(str(plugin))
     stuck = task(model="hangs")
     events = do(lab, [stuck, task(1)], plugins=[str(plugin)], silence=15.0)
-    failed = next(e for e in events if e["event"] == "failed")
-    assert failed["key"] == stuck.run.key and "no sign of life for 15 s" in failed["reason"]
-    assert [e["event"] for e in events].count("finished") == 1
+    failed = next(e for e in events if e.kind == "failed")
+    assert failed.key == stuck.run.key and "no sign of life for 15 s" in failed.reason
+    assert [e.kind for e in events].count("finished") == 1
     assert lab.done(stuck.run.key)["outcome"] == "failed"
 
 
 def test_a_node_that_does_not_see_the_lab_refuses_and_marks_nothing(nodes, lab):
     (lab.root / ".saccade").unlink()
     events = do(lab, [task()])
-    assert [e["event"] for e in events if e["event"] in cluster.ENDED] == ["refused"]
-    assert "folder that all nodes share" in events[-1]["reason"] and lab.keys() == []
+    assert [e.kind for e in events if e.ends] == ["refused"]
+    assert "folder that all nodes share" in events[-1].reason and lab.keys() == []
 
 
 def test_more_memory_than_any_node_has_is_one_sentence(nodes):

@@ -22,7 +22,7 @@ def lab(tmp_path):
 
 def test_a_fact_is_measured_without_training_or_data(lab, monkeypatch):
     monkeypatch.setattr(worker, "train", lambda *_: pytest.fail("a fact was trained"))
-    events = [event["event"] for event in worker.perform(lab, FACT)]
+    events = [event.kind for event in worker.perform(lab, FACT)]
     assert events == ["probe", "finished"]
     rows = plan.table_of(lab, [FACT]).rows
     assert [(r["arm"], r["metric"], r["net"]) for r in rows] == [("facts", "size", "small")]

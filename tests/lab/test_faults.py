@@ -112,12 +112,12 @@ def test_a_disk_that_is_full_at_any_write_costs_one_sentence_and_nothing_else(la
         with monkeypatch.context() as patch:
             FullDisk(patch, lab.root, n)
             events = list(perform(lab, task()))
-        assert events[-1]["event"] in ("refused", "finished"), (n, events[-1])
-        if events[-1]["event"] == "refused":
-            assert "no space left" in events[-1]["reason"], (n, events[-1])
+        assert events[-1].kind in ("refused", "finished"), (n, events[-1])
+        if events[-1].kind == "refused":
+            assert "no space left" in events[-1].reason, (n, events[-1])
         assert lab.holder(task().run.key) is None, f"write {n} left a lease behind"
         assert plan.examine(lab, [task()]).damaged == {}, f"write {n} left damage behind"
-        assert list(perform(lab, task()))[-1]["event"] == "finished"
+        assert list(perform(lab, task()))[-1].kind == "finished"
         assert content(lab, task().run.key) == calm, f"write {n} changed the result"
 
 
@@ -154,7 +154,7 @@ def test_harm_to_any_file_is_noticed_or_does_not_matter(lab, calm, harm, tmp_pat
         for key in found.damaged:
             lab.set_aside(key, "damaged")
         for seed in (0, 1):
-            assert list(perform(lab, task(seed)))[-1]["event"] == "finished", (harm, path)
+            assert list(perform(lab, task(seed)))[-1].kind == "finished", (harm, path)
         assert content(lab, task().run.key) == calm, (harm, path)
         assert not plan.examine(lab, [task(), task(1)]).todo, (harm, path)
 
@@ -181,9 +181,9 @@ def do(lab, tasks, **how):
 def test_a_task_that_never_returns_is_ended_and_the_rest_goes_on(lab, tmp_path):
     file = plugin(tmp_path, "time.sleep(10_000)")
     events = do(lab, [task(model="mine"), task(1)], plugins=[file], silence=20.0)
-    ended = {e["key"]: e for e in events if e["event"] in ("failed", "finished")}
-    assert "no sign of life for 20 s" in ended[task(model="mine").run.key]["reason"]
-    assert ended[task(1).run.key]["event"] == "finished"
+    ended = {e.key: e for e in events if e.kind in ("failed", "finished")}
+    assert "no sign of life for 20 s" in ended[task(model="mine").run.key].reason
+    assert ended[task(1).run.key].kind == "finished"
 
 
 @pytest.mark.slow
@@ -191,13 +191,13 @@ def test_a_run_that_wants_more_memory_than_there_is_fails_alone(lab, tmp_path):
     """Once as an error of the allocator, once as the kernel ends such processes."""
     file = plugin(tmp_path, "import torch; torch.empty(2**50)")
     events = do(lab, [task(model="mine"), task(1)], plugins=[file])
-    assert {e["event"] for e in events if e["event"] in ("refused", "finished")} == {"refused", "finished"}
-    assert "memory" in next(e["reason"] for e in events if e["event"] == "refused")
+    assert {e.kind for e in events if e.kind in ("refused", "finished")} == {"refused", "finished"}
+    assert "memory" in next(e.reason for e in events if e.kind == "refused")
     file = plugin(tmp_path, "os.kill(os.getpid(), signal.SIGKILL)")
     events = do(lab, [task(2, model="mine"), task(3)], plugins=[file])
-    assert [e["event"] for e in events].count("worker died") == launch.RETRIES
-    assert "perhaps out of memory" in next(e["reason"] for e in events if e["event"] == "failed")
-    assert [e["event"] for e in events].count("finished") == 1
+    assert [e.kind for e in events].count("worker died") == launch.RETRIES
+    assert "perhaps out of memory" in next(e.reason for e in events if e.kind == "failed")
+    assert [e.kind for e in events].count("finished") == 1
 
 
 RUN = ["run", "digits_on_backgrounds", "--scale", "smoke", "--only", "CNN", "--jobs", "2", "--json", "--set"]
@@ -275,7 +275,7 @@ def test_a_lab_that_vanishes_and_comes_back_is_waited_for(lab, calm, monkeypatch
     thread.start()
     events = []
     for event in perform(lab, task(), stopping=lambda: (gone.set(), time.sleep(0.05))[0] and False):
-        events.append(event["event"])
+        events.append(event.kind)
     thread.join()
     assert back.is_set() and events[-1] == "finished"
     assert content(lab, task().run.key) == calm
@@ -285,5 +285,5 @@ def test_a_lab_that_does_not_come_back_is_one_sentence(lab, monkeypatch):
     monkeypatch.setattr(store, "AWAY", 0.3)
     os.rename(lab.root, lab.root.with_name("away"))
     events = list(perform(lab, task()))
-    assert [e["event"] for e in events] == ["refused"] and "has gone away" in events[0]["reason"]
+    assert [e.kind for e in events] == ["refused"] and "has gone away" in events[0].reason
     assert not lab.root.exists()

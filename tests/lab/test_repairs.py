@@ -8,6 +8,7 @@ import torch
 
 from saccade import registry
 from saccade.lab import launch, pipeline, plan
+from saccade.lab.events import Busy
 from saccade.lab.store import Lab
 from saccade.lab.worker import load, perform
 from saccade.spec import Probe, Recipe, Run, Settings, Task
@@ -67,7 +68,7 @@ def do(lab, *tasks, **how):
 
 def test_a_probe_that_raises_fails_alone(lab, plugin):
     asked = task(Probe("raises"), PROBE)
-    assert list(perform(lab, asked))[-1]["event"] == "finished"
+    assert list(perform(lab, asked))[-1].kind == "finished"
     table = plan.table_of(lab, [asked])
     assert lab.done(asked.run.key)["outcome"] == "finished" and len(table.series("accuracy", split="id")) == 1
     assert [(f["probe"], "no such thing" in f["why"]) for f in table.faults] == [("raises", True)]
@@ -77,7 +78,7 @@ def test_a_probe_that_raises_fails_alone(lab, plugin):
 def test_a_probe_that_kills_its_worker_fails_alone(lab, plugin):
     asked = task(Probe("dies"), PROBE)
     events = do(lab, asked, plugins=[plugin])
-    assert events[-1]["event"] == "finished"
+    assert events[-1].kind == "finished"
     table = plan.table_of(lab, [asked])
     assert [f["probe"] for f in table.faults] == ["dies"] and len(table.series("accuracy", split="id")) == 1
 
@@ -85,7 +86,7 @@ def test_a_probe_that_kills_its_worker_fails_alone(lab, plugin):
 def test_a_model_with_tied_weights_is_kept_and_read_again(lab, plugin, monkeypatch):
     monkeypatch.setattr("saccade.lab.worker.SAVE_EVERY", 0.0)  # its states too
     asked = task(model="tied")
-    assert list(perform(lab, asked))[-1]["event"] == "finished"
+    assert list(perform(lab, asked))[-1].kind == "finished"
     model = load(lab, asked.run).model
     assert torch.equal(model[3].weight, model[2].weight) and model[3].weight.abs().sum() > 0
 
@@ -99,7 +100,7 @@ def test_a_worker_that_is_killed_while_it_starts_is_replaced(lab, tmp_path):
         "utf-8",
     )
     events = do(lab, task(), plugins=[str(fatal)])
-    assert mark.exists() and events[-1]["event"] == "finished"
+    assert mark.exists() and events[-1].kind == "finished"
 
 
 def test_whoever_waits_says_for_whom(lab):
@@ -107,7 +108,7 @@ def test_whoever_waits_says_for_whom(lab):
     lab.folder(asked.run.key).mkdir(parents=True)
     far = {"token": "t", "host": "far", "machine": "another", "pid": 12, "born": 4e9}  # a clock that is ahead
     (lab.folder(asked.run.key) / "lease").write_text(json.dumps(far) + "\n000000000001", "utf-8")
-    assert list(perform(lab, asked)) == [{"event": "busy", "holder": "process 12 on far"}]
+    assert list(perform(lab, asked)) == [Busy(asked.run.key, "process 12 on far")]
 
 
 def test_a_part_of_a_study_has_its_own_report_and_command(tmp_path):

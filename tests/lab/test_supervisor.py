@@ -52,25 +52,25 @@ def land(made, node="n1"):
 )
 def test_whatever_is_lost_with_a_node_is_tried_again_and_not_held_against_the_run(tmp_path, error):
     made = supervisor(tmp_path, error)
-    assert "node was lost" in land(made)["how"]
+    assert "node was lost" in land(made).how
     assert list(made.pending) == [TASK] and made.losses[KEY] == 1 and not made.deaths[KEY]
 
 
 def test_a_crashed_worker_is_held_against_its_run(tmp_path):
     made = supervisor(tmp_path, errors.WorkerCrashedError())
     made.nodes = [{"NodeID": "n1", "Alive": True}]
-    told = [land(made)["event"] for _ in range(launch.RETRIES + 1)]
+    told = [land(made).kind for _ in range(launch.RETRIES + 1)]
     assert told == ["worker died"] * launch.RETRIES + ["failed"]
 
 
 def test_a_crashed_worker_whose_node_turns_out_to_be_lost_is_not(tmp_path):
     made = supervisor(tmp_path, errors.WorkerCrashedError())
     made.nodes = [{"NodeID": "n1", "Alive": False}]
-    assert [land(made)["event"] for _ in range(3 * launch.RETRIES)] == ["worker died"] * (3 * launch.RETRIES)
+    assert [land(made).kind for _ in range(3 * launch.RETRIES)] == ["worker died"] * (3 * launch.RETRIES)
     assert made.deaths[KEY] <= launch.RETRIES and made.losses[KEY] > launch.RETRIES
 
 
 def test_a_node_that_cannot_do_the_work_refuses_it(tmp_path):
     made = supervisor(tmp_path, errors.RuntimeEnvSetupError("no such environment"))
     told = land(made)
-    assert told["event"] == "refused" and "runtime environment" in told["reason"] and not made.pending
+    assert told.kind == "refused" and "runtime environment" in told.reason and not made.pending

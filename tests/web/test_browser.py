@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from benchmarks.lab import synthetic
 from saccade import stats
 from tests.web.labs import STUDY, Served, finish, key_of, put_profile, session_of, weights_of
 
@@ -269,6 +270,34 @@ def test_runs_filter_while_one_types(page, served):
     until(page, "document.querySelectorAll('.list tbody tr').length === 3")
     assert "3 of 21 runs" in page.locator(".count-line").inner_text()
     assert "q=model" in page.url
+
+
+def test_a_long_list_shows_its_first_screen_before_the_rest_has_come(page, tmp_path):
+    synthetic(tmp_path / "lab", 400)
+    long = Served(tmp_path / "lab", "--port", "0")
+    try:
+        page.goto(f"{long.address}#/groups")
+        page.wait_for_selector(".groups tbody tr")  # the server has read its lab
+        held = []
+        page.route(re.compile("/api/runs$"), lambda route: held.append(route))
+        page.goto("about:blank")
+        page.goto(f"{long.address}#/runs")
+        page.wait_for_selector(".list tbody a")
+        assert page.locator(".count-line").inner_text() == "400 runs" and page.locator(".list tbody a").count() > 20
+        page.fill("#filter", "seed:7")
+        until(page, "document.querySelector('.count-line').textContent.startsWith('Reading')")
+        page.get_by_role("link", name="Groups of seeds").click()
+        page.wait_for_selector("text=Reading the lab")
+        for _ in range(100):  # the long list is asked for after the first screen was seen
+            if held:
+                break
+            page.wait_for_timeout(50)
+        held[0].continue_()
+        page.wait_for_selector(".groups tbody tr")
+        page.get_by_role("link", name="List").click()
+        until(page, "document.querySelector('.count-line').textContent === '1 of 400 runs'")
+    finally:
+        long.stop()
 
 
 def test_the_list_fills_its_box_before_anyone_scrolls(page, served, lab):

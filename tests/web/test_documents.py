@@ -119,6 +119,16 @@ def test_a_version_tells_what_changed_since(small):
     assert len(catalogue.document()["keys"]) == 3
 
 
+def test_the_first_screen_of_a_long_list_holds_the_runs_that_started_last(small):
+    finish(small, task(2))
+    catalogue = Catalogue(small)
+    catalogue.look()
+    rows = sorted(catalogue.rows(), key=lambda row: -row["started"])
+    first = json.loads(catalogue.newest(2))
+    assert first["keys"] == [row["run"] for row in rows[:2]] and first["total"] == 3
+    assert runs.rows_of(first) == rows[:2]
+
+
 def test_a_version_tells_what_is_gone(small):
     catalogue = Catalogue(small)
     catalogue.look()

@@ -11,6 +11,7 @@ from typing import Any, TextIO
 
 from saccade.cli import output
 from saccade.errors import visible
+from saccade.lab.events import Busy, Died, Ended, Event, ProbeFailed, Probing, Progress, Refused
 from saccade.spec import Outcome, Task
 
 ENDED = (Outcome.FINISHED, Outcome.DIVERGED, Outcome.TIMEOUT)  # a run that will not be taken up again
@@ -67,7 +68,7 @@ class Board:
         self, tasks: Sequence[Task], finished: Iterable[Task], seconds: Mapping[str, float], jobs: int
     ) -> None:
         self.arms: dict[str, list[int]] = {}
-        self.labels = labels(tasks)
+        self.labels, self.tasks = labels(tasks), {task.run.key: task for task in tasks}
         for task in tasks:
             self.arms.setdefault(task.arm or task.run.model, [0, 0])[1] += 1
         for task in finished:
@@ -75,34 +76,32 @@ class Board:
         self.seconds, self.jobs, self.left = dict(seconds), jobs, sum(seconds.values())
         self.running: dict[str, tuple[Task, str, float]] = {}
         self.interrupt = "saves and stops"  # what Ctrl-C does
-        self.awaited: dict[str, Any] = {}  # who has a run that this call waits for, as last reported
+        self.awaited: dict[str, str] = {}  # who has a run that this call waits for, as last reported
 
-    def hear(self, event: Mapping[str, Any]) -> str:
+    def hear(self, event: Event) -> str:
         """Take one event in; returns a line worth printing, or nothing."""
-        task = event.get("task")
-        if task is None:
+        key = event.key
+        if key not in self.tasks:
             return ""
-        key, kind, label = task.run.key, event["event"], self.labels[task.run.key]
-        if kind == "step":
-            share = event["step"] / event["steps"]
-            self.running[key] = (task, f"step {event['step']}/{event['steps']}, loss {event['loss']:.3f}", share)
-        elif kind == "probe":
-            self.running[key] = (task, f"probe {event['probe']}", 1.0)
-        elif kind in (*Outcome, "refused"):
-            self.running.pop(key, None)
-            self.arms[task.arm or task.run.model][0] += kind in ENDED
-            self.left -= self.seconds.pop(key, 0.0)
-            if kind != Outcome.FINISHED:
-                return f"{label} {kind}: {event.get('reason', '')}"
-            return f"{label} done"
-        elif kind == "busy":
-            if self.awaited.get(key) != event.get("holder"):
-                self.awaited[key] = event.get("holder")
-                return f"{label}: waiting for {event.get('holder')}, which works on it"
-        elif kind == "probe failed":
-            return f"{label}: probe {event['probe']} failed: {event['reason']} (--retry measures again)"
-        elif kind == "worker died":
-            return f"{label}: its worker died ({event['how']}); tried again"
+        task, label = self.tasks[key], self.labels[key]
+        match event:
+            case Progress():
+                now = f"step {event.step}/{event.steps}, loss {event.loss:.3f}"
+                self.running[key] = (task, now, event.step / event.steps)
+            case Probing():
+                self.running[key] = (task, f"probe {event.probe}", 1.0)
+            case Ended() | Refused():
+                self.running.pop(key, None)
+                self.arms[task.arm or task.run.model][0] += event.kind in ENDED
+                self.left -= self.seconds.pop(key, 0.0)
+                return f"{label} done" if event.kind == Outcome.FINISHED else f"{label} {event.kind}: {event.reason}"
+            case Busy() if self.awaited.get(key) != event.holder:
+                self.awaited[key] = event.holder
+                return f"{label}: waiting for {event.holder}, which works on it"
+            case ProbeFailed():
+                return f"{label}: probe {event.probe} failed: {event.reason} (--retry measures again)"
+            case Died():
+                return f"{label}: its worker died ({event.how}); tried again"
         return ""
 
     def eta(self) -> str:
@@ -131,7 +130,7 @@ class Board:
 
 
 def follow(
-    events: Iterator[Mapping[str, Any]],
+    events: Iterator[Event],
     board: Board,
     quiet: bool = False,
     out: TextIO | None = None,
@@ -151,7 +150,7 @@ def follow(
 
 
 @contextlib.contextmanager
-def _shown(board: Board, quiet: bool, out: TextIO) -> Iterator[Callable[[Mapping[str, Any], str], None]]:
+def _shown(board: Board, quiet: bool, out: TextIO) -> Iterator[Callable[[Event, str], None]]:
     """A live table on a terminal, plain lines elsewhere, nothing when quiet."""
     if quiet:
         yield lambda event, line: None
@@ -163,8 +162,8 @@ def _shown(board: Board, quiet: bool, out: TextIO) -> Iterator[Callable[[Mapping
         console = Console(file=output.drawing(out))
         with Live(board.table(), console=console, refresh_per_second=4, transient=True) as live:
 
-            def refresh(event: Mapping[str, Any], line: str) -> None:
-                if line and event["event"] != Outcome.FINISHED:
+            def refresh(event: Event, line: str) -> None:
+                if line and event.kind != Outcome.FINISHED:
                     live.console.print(visible(line), markup=False)
                 live.update(board.table())
 
@@ -173,9 +172,9 @@ def _shown(board: Board, quiet: bool, out: TextIO) -> Iterator[Callable[[Mapping
     done, last = sum(d for d, _ in board.arms.values()), time.monotonic()
     total = sum(t for _, t in board.arms.values())
 
-    def print_line(event: Mapping[str, Any], line: str) -> None:
+    def print_line(event: Event, line: str) -> None:
         nonlocal done, last
-        done += event["event"] in ENDED
+        done += event.kind in ENDED
         if not line and time.monotonic() - last > LINE_EVERY and board.running:
             task, what, _ = next(iter(board.running.values()))
             line = f"{board.labels[task.run.key]}: {what}"

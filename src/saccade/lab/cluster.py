@@ -18,14 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from saccade.lab import launch
-from saccade.lab.launch import Event
+from saccade.lab.events import Broken, Cost, Event, HandedOver, Refused
 from saccade.lab.store import Lab
 from saccade.lab.supervisor import ANY, Need, Order, Supervisor, cost, first_line, import_ray, reason_of
 from saccade.spec import SaccadeError, Task, digest, plain
 
 NAMESPACE = "saccade"
 REACH = 5.0  # seconds to find out whether there is anything at an address
-ENDED = ("finished", "diverged", "timeout", "failed", "refused")
 SPARE = 1.2  # of measured memory, for what a few steps did not show
 
 
@@ -157,15 +156,14 @@ def on_ray(
     while left:
         actor = _supervisor(order, name, list(left.values()))
         try:
-            yield {"event": "handed over", "task": None}
+            yield HandedOver()
             for event in _listen(actor):
-                key = event.get("key", "")
-                if key in left:
-                    yield {**event, "task": left[key]}
-                if event["event"] in ENDED:
-                    left.pop(key, None)
-                if event["event"] == "broken":
-                    raise SaccadeError(event["reason"])
+                if event.key in left:
+                    yield event
+                if event.ends:
+                    left.pop(event.key, None)
+                if isinstance(event, Broken):
+                    raise SaccadeError(event.reason)
                 if not left:
                     break
             else:
@@ -202,18 +200,19 @@ def cancel(name: str, patience: float = launch.PATIENCE) -> None:
 
 def costs(
     tasks: Sequence[Task], lab: Lab, device: str, plugins: Sequence[str] = (), gpu: bool = False
-) -> list[dict[str, Any]]:
+) -> list[Mapping[str, Any]]:
     """Measured cost of each task's model, on whatever nodes Ray chooses."""
     ray = import_ray()
     order = _order(lab, device, plugins, False, None, Need(gpu=1.0 if gpu else 0.0), 0.0)
     measure = ray.remote(cost).options(**order.need.options(), runtime_env={"env_vars": dict(order.env)})
     try:
-        lines: list[dict[str, Any]] = ray.get([measure.remote(plain(order), plain(t)) for t in tasks])
+        answers: list[Cost | Refused] = ray.get([measure.remote(plain(order), plain(t)) for t in tasks])
     except ray.exceptions.RayError as error:
         raise SaccadeError("the cost of a run could not be measured on the cluster: " + reason_of(error)) from error
-    if refused := next((t["reason"] for t in lines if t.get("event") == "refused"), ""):
-        raise SaccadeError(refused)
-    return lines
+    for answer in answers:
+        if isinstance(answer, Refused):
+            raise SaccadeError(answer.reason)
+    return [answer.values for answer in answers if isinstance(answer, Cost)]
 
 
 def _order(
@@ -252,7 +251,11 @@ def _supervisor(order: Order, name: str, tasks: Sequence[Task]) -> Any:
     )
     asked, mark = [plain(t) for t in tasks], digest(sorted(t.run.key for t in tasks))
     for _ in range(10):
-        actor = kind.remote(plain(order), asked, mark)
+        try:
+            ray.get_actor(name, namespace=NAMESPACE)
+        except ValueError:
+            Lab(order.lab).put_work(name, asked)
+        actor = kind.remote(plain(order), name, mark)
         try:
             if ray.get(actor.began_with.remote(mark)) or ray.get(actor.add.remote(asked)):
                 return actor

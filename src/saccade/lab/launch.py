@@ -9,7 +9,6 @@ from __future__ import annotations
 import collections
 import contextlib
 import json
-import math
 import os
 import platform
 import queue
@@ -18,25 +17,21 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any
 
 from saccade import registry
-from saccade.lab import identity
+from saccade.lab import bundles, identity
+from saccade.lab.events import Busy, Cost, Died, Ended, Event, ProbeFailed, Probing, Ready, Refused
 from saccade.lab.store import Lab
-from saccade.spec import Outcome, Probe, Run, SaccadeError, Settings, Task, plain, suggest
+from saccade.spec import Outcome, Probe, SaccadeError, Task, plain, suggest
 
-Event = dict[str, Any]
-
-FREE = ("ready", "busy", "finished", "diverged", "timeout", "failed", "stopped", "refused")  # the worker has no task
 RETRIES = 2  # how often a task whose worker died is tried again
 MOST_JOBS = 256  # worker processes; each loads torch
 POLL = 1.0  # seconds between looks at runs that another launcher has
 PATIENCE = 60.0  # seconds that a stopping worker gets to save
 SHARERS = 4  # runs that share a GPU at most
-SCANNED = 256  # tasks that are looked at to find some of the same model
-LOCKSTEP = 8  # runs of one small model that a worker may train together; more gain little and wait longer
 
 # Freed memory is kept instead of being handed back page by page: up to 1.2 times faster, the same numbers.
 ALLOCATOR = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**34), "MALLOC_TOP_PAD_": str(2**26)}
@@ -113,7 +108,7 @@ class Worker:
     silent: float = 0.0  # seconds without a sign of life for which it was ended
     stderr_tail: collections.deque[str] = field(default_factory=lambda: collections.deque(maxlen=30))
 
-    def send(self, order: Event) -> None:
+    def send(self, order: Mapping[str, Any]) -> None:
         assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.write(json.dumps(order) + "\n")
@@ -145,7 +140,7 @@ def start(lab: Lab, device: str, plugins: Sequence[str], inbox: queue.Queue[tupl
         with stream:
             for line in stream:
                 with contextlib.suppress(ValueError):  # the last line of a worker that was killed while it wrote
-                    inbox.put((worker, json.loads(line)))
+                    inbox.put((worker, Event.parse(json.loads(line))))
         inbox.put((worker, None))  # the end: the worker is gone
 
     def keep_tail(stream: IO[str]) -> None:
@@ -182,7 +177,7 @@ def local(
         while pending or elsewhere or any(w.tasks for w in workers):
             for worker in workers:
                 if worker.waiting and pending:
-                    some = bundle(pending, len(places), worker.device, deaths.keys())
+                    some = bundles.bundle(pending, len(places), worker.device, deaths.keys())
                     worker.tasks, worker.waiting = {t.run.key: t for t in some}, False
                     worker.heard = time.monotonic()
                     once_more = retry and not fatal & worker.tasks.keys()
@@ -205,18 +200,18 @@ def local(
                         workers.append(start(lab, worker.device, plugins, inbox))
                     continue
                 worker.heard = time.monotonic()
-                task = worker.tasks.get(event.get("key", ""))
-                if event["event"] == "ready":
-                    failed_starts = 0
-                if event["event"] == "probe":
-                    worker.probing[event["key"]] = (event["probe_key"], event["share"])
-                if event["event"] in FREE:
-                    worker.tasks.pop(event.get("key", ""), None)
+                task = worker.tasks.get(event.key)
+                if isinstance(event, Probing):
+                    worker.probing[event.key] = (event.probe_key, event.share)
+                if event.frees:
+                    worker.tasks.pop(event.key, None)
                     worker.waiting = not worker.tasks
-                if event["event"] == "busy" and task is not None:
-                    elsewhere[task.run.key] = (task, time.monotonic() + POLL)
-                if event["event"] != "ready":
-                    yield {**event, "task": task}
+                if isinstance(event, Busy) and task is not None:
+                    elsewhere[event.key] = (task, time.monotonic() + POLL)
+                if isinstance(event, Ready):
+                    failed_starts = 0
+                else:
+                    yield event
     finally:
         _stop(workers)
 
@@ -228,39 +223,11 @@ def silence_of(seconds: Iterable[float]) -> float:
     return max(1800.0, 10 * max(seconds, default=0.0))
 
 
-def parse_task(values: Mapping[str, Any]) -> Task:
-    """The task that `plain(task)` was made from."""
-    probes = tuple(Probe(p["name"], Settings(p["settings"])) for p in values["probes"])
-    return Task(Run.parse(values["run"]), probes, values["arm"], values.get("before", ""))
-
-
-def bundle(pending: collections.deque[Task], seats: int, place: str, alone: Set[str]) -> list[Task]:
-    """The next task, and others of the same small model that may be trained with it, but no more than a fair share."""
-    first = pending.popleft()
-    if (
-        place != "cpu"
-        or "TORCHELASTIC_RUN_ID" in os.environ
-        or os.environ.get("SACCADE_LOCKSTEP") == "off"
-        or first.run.is_fact
-        or not registry.card("model", first.run.model).extra.get("lockstep")
-    ):
-        return [first]
-
-    # Equal runs cost the same and stand together in the queue; of a long one only the beginning is looked at.
-    seen = [pending.popleft() for _ in range(min(SCANNED, len(pending)))]
-    like = [t for t in seen if t.run.kind == first.run.kind and not {t.run.key, first.run.key} & alone]
-    about = len(like) * (1 + len(pending) / max(1, len(seen)))  # so many there are in all
-    some = like[: min(LOCKSTEP, math.ceil((1 + about) / seats)) - 1]
-    taken = {id(t) for t in some}
-    pending.extendleft(t for t in reversed(seen) if id(t) not in taken)
-    return [first, *some]
-
-
-def costs(tasks: Sequence[Task], lab: Lab, device: str, plugins: Sequence[str] = ()) -> list[Event]:
+def costs(tasks: Sequence[Task], lab: Lab, device: str, plugins: Sequence[str] = ()) -> list[Mapping[str, Any]]:
     """Measured cost of each task's model, with as many at once as there will be workers."""
     inbox: queue.Queue[tuple[Worker, Event | None]] = queue.Queue()
     workers = [start(lab, place, plugins, inbox) for place in devices(device)[: len(tasks)]]
-    out: dict[int, Event] = {}
+    out: dict[int, Mapping[str, Any]] = {}
     failed_starts = 0
     try:
         for i, task in enumerate(tasks):
@@ -278,10 +245,10 @@ def costs(tasks: Sequence[Task], lab: Lab, device: str, plugins: Sequence[str] =
                     if i not in out:
                         workers[at].send({"do": "cost", "tasks": [plain(tasks[i])], "at": i})
                 continue
-            if event["event"] == "refused":
-                raise SaccadeError(event["reason"])
-            if event["event"] == "cost":
-                out[event.pop("at")] = event
+            if isinstance(event, Refused):
+                raise SaccadeError(event.reason)
+            if isinstance(event, Cost):
+                out[event.at] = event.values
     finally:
         _stop(workers)
     return [out[i] for i in range(len(tasks))]
@@ -299,29 +266,29 @@ def _after_death(
         deaths[key] += 1
         if deaths[key] <= RETRIES:
             pending.appendleft(task)
-            yield {"event": "worker died", "key": key, "task": task, "how": how}
+            yield Died(key, how)
             continue
         reason = f"its worker process died {deaths[key]} times ({how}): {_last_message(worker)}"
         events = give_up(lab, task, reason, worker.probing.get(key, ("", 1.0)))
-        yield from ({**event, "task": task} for event in events)
-        if all(event["event"] != "failed" for event in events):
+        yield from events
+        if all(isinstance(event, ProbeFailed) for event in events):
             deaths[key] = 0
             fatal.add(key)
             pending.appendleft(task)  # for the other probes, and so that it ends as finished
 
 
-def give_up(lab: Lab, task: Task, reason: str, probing: tuple[str, float]) -> list[Event]:
+def give_up(lab: Lab, task: Task, reason: str, probing: tuple[str, float]) -> Sequence[Ended | ProbeFailed]:
     """Mark what killed its workers: the run as failed, or, where it is finished, the probe that it was at."""
     key, done = task.run.key, lab.done(task.run.key)
     if done is None or done["outcome"] != Outcome.FINISHED:
         lab.finish(key, {"outcome": Outcome.FAILED, "reason": reason, "seconds": 0.0, "step": 0}, None)
-        return [{"event": "failed", "key": key, "reason": reason}]
+        return [Ended(key, Outcome.FAILED, reason)]
     probe_key, share = probing
     events = []
     for probe in _fatal(lab, task, probe_key, share):
         version, outside = registry.card("probe", probe.name).version, identity.of_probe(probe)
         lab.put_failure(key, probe, version, reason, share, outside)
-        events.append({"event": "probe failed", "key": key, "probe": probe.name, "reason": reason})
+        events.append(ProbeFailed(key, probe.name, reason))
     return events
 
 

@@ -215,7 +215,7 @@ class Cost:
         return max(sum(self.seconds.values()) / max(1, jobs), max(self.seconds.values(), default=0.0))
 
 
-Measure = Callable[[Sequence[Task], Lab, str, Sequence[str]], list[dict[str, Any]]]
+Measure = Callable[[Sequence[Task], Lab, str, Sequence[str]], list[Mapping[str, Any]]]
 
 
 def price(

@@ -12,6 +12,7 @@
                      failures/<probe>.json   why a probe gave no rows; the run itself is as finished as before
     lab/aside/       damaged or stale run folders, set aside and never read
     lab/studies/     reports and figures: derived, safe to delete
+    lab/work/        what a cluster was asked to do and has not ended: safe to delete when no cluster works on this lab
 
 Measurements are one file each and not lines of one file: a kill during an append would tear the line.
 """
@@ -28,13 +29,13 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from saccade.lab import lease
 from saccade.lab.lease import Lease
-from saccade.spec import DamagedFile, Probe, Run, SaccadeError, canonical, plain
+from saccade.spec import DamagedFile, Probe, Run, SaccadeError, canonical, digest, plain
 
 TRAINING = Probe("training")  # the name under which a run's own curve and size are kept as rows
 AWAY = float(os.environ.get("SACCADE_AWAY", "600"))  # seconds that a lab may be gone before a writer gives up
@@ -168,6 +169,20 @@ class Lab:
 
     def study_folder(self, name: str) -> Path:
         return self.root / "studies" / name
+
+    # -- work that was handed to a cluster: its supervisor may be started again after whoever asked for it has left
+
+    def put_work(self, name: str, tasks: Sequence[Mapping[str, Any]]) -> None:
+        self._write(self._work(name), seal({"tasks": list(tasks)}))
+
+    def work(self, name: str) -> list[dict[str, Any]]:
+        return list(unseal(self._work(name))["tasks"])
+
+    def end_work(self, name: str) -> None:
+        self._work(name).unlink(missing_ok=True)
+
+    def _work(self, name: str) -> Path:
+        return self.root / "work" / f"{digest(name, 16)}.json"
 
     def keys(self) -> list[str]:
         try:

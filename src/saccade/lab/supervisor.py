@@ -19,8 +19,8 @@ from typing import Any
 
 from saccade import __version__, registry
 from saccade.data.fetch import sources
-from saccade.lab import launch, lease, plan
-from saccade.lab.launch import Event, parse_task
+from saccade.lab import bundles, launch, lease, plan
+from saccade.lab.events import Begun, Broken, Busy, Cost, Died, Event, ProbeFailed, Probing, Progress, Refused, Stopped
 from saccade.lab.store import Lab
 from saccade.spec import TRAINING_VERSION, SaccadeError, Task, plain
 
@@ -90,9 +90,13 @@ class Flight:
 
 
 class Supervisor:
-    """An actor. One thread works; its methods are called by commands and tasks, and only pass things on."""
+    """An actor. One thread works; its methods are called by commands and tasks, and only pass things on.
 
-    def __init__(self, order: Mapping[str, Any], tasks: Sequence[Mapping[str, Any]], mark: str) -> None:
+    Its tasks lie in the lab under its name, not in Ray's store, whose objects go with the command that made them: an
+    actor that Ray starts again must find them after that command has left.
+    """
+
+    def __init__(self, order: Mapping[str, Any], name: str, mark: str) -> None:
         ray = import_ray()
         self.ray: Any = ray
         self.order = Order(
@@ -101,7 +105,7 @@ class Supervisor:
         self.plain_order = dict(order)
         self.lab = Lab(self.order.lab)
         self.me = ray.get_runtime_context().current_actor
-        self.born, self.mark = uuid.uuid4().hex, mark
+        self.born, self.name, self.mark = uuid.uuid4().hex, name, mark
         self.inbox: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self.pending: collections.deque[Task] = collections.deque()
         self.elsewhere: dict[str, tuple[Task, float]] = {}
@@ -117,7 +121,7 @@ class Supervisor:
         self.seats, self.counted, self.room = 1, -1e9, 0.0  # room: bytes of memory of the largest node
         for file in self.order.plugins:
             registry.load_plugin(file)
-        self._take(tasks)
+        self._take(self.lab.work(name))
         threading.Thread(target=self._work, daemon=True).start()
 
     # called from elsewhere
@@ -161,10 +165,12 @@ class Supervisor:
             while self.pending or self.elsewhere or self.flights or not self.inbox.empty():
                 self._turn()
         except Exception as error:
-            self._publish({"event": "broken", "reason": reason_of(error)})
+            self._publish(Broken(reason=reason_of(error)))
         with self.changed:
             self.ended = True
             self.changed.notify_all()
+        with contextlib.suppress(OSError):  # a lab that has gone away
+            self.lab.end_work(self.name)
         time.sleep(LINGER)
         self.ray.kill(self.me, no_restart=True)
 
@@ -189,25 +195,28 @@ class Supervisor:
         while not self.inbox.empty():
             what, events = self.inbox.get()
             if what == "add":
+                self.lab.put_work(self.name, [*self.lab.work(self.name), *events])
                 self._take(events)
                 continue
             for event in events:
-                flight = by_key.get(event["key"])
-                if flight is None or event["key"] not in flight.tasks:
+                flight = by_key.get(event.key)
+                if flight is None or event.key not in flight.tasks:
                     continue  # an echo of a task that has ended
                 flight.heard, flight.begun = time.monotonic(), True
-                flight.node = event.get("node", flight.node)
-                if event["event"] == "probe":
-                    flight.probing[event["key"]] = (event["probe_key"], event["share"])
-                if event["event"] in launch.FREE:
+                if isinstance(event, Begun):
+                    flight.node = event.node
+                    continue
+                if isinstance(event, Probing):
+                    flight.probing[event.key] = (event.probe_key, event.share)
+                if event.frees:
                     self._free(flight, event)
-                elif event["event"] != "begun":
+                else:
                     self._publish(event)
 
     def _take(self, tasks: Sequence[Mapping[str, Any]]) -> None:
         under_way = {key for flight in self.flights.values() for key in flight.tasks}
         have = under_way | self.elsewhere.keys() | {t.run.key for t in self.pending}
-        self.pending.extend(t for t in map(parse_task, tasks) if t.run.key not in have)
+        self.pending.extend(t for t in map(Task.parse, tasks) if t.run.key not in have)
 
     def _submit(self) -> None:
         if time.monotonic() - self.counted > 10:  # clusters grow and shrink
@@ -217,7 +226,7 @@ class Supervisor:
         place = "cpu" if self.order.device == "cpu" else "cuda"
         while self.pending and len(self.flights) < most:
             alone = self.deaths.keys() | self.losses.keys()
-            some = launch.bundle(self.pending, self.order.jobs or self.seats, place, alone)
+            some = bundles.bundle(self.pending, self.order.jobs or self.seats, place, alone)
             # A task that ran out of memory is alone now; it gets twice as much each time, but what some node can give.
             asked = self.order.need.memory
             memory = max(asked, min(asked * 2 ** self.deaths[some[0].run.key], self.room))
@@ -275,8 +284,8 @@ class Supervisor:
                 self.ray.cancel(ref)
 
     def _free(self, flight: Flight, event: Event) -> None:
-        task = flight.tasks.pop(event["key"])
-        if event["event"] == "busy":
+        task = flight.tasks.pop(event.key)
+        if isinstance(event, Busy):
             self.elsewhere[task.run.key] = (task, time.monotonic() + launch.POLL)
         self._publish(event)
 
@@ -285,12 +294,12 @@ class Supervisor:
         errors = self.ray.exceptions
         try:
             for event in self.ray.get(ref):
-                if event["key"] in flight.tasks:
+                if event.key in flight.tasks:
                     self._free(flight, event)
             return
         except (errors.RayTaskError, errors.RuntimeEnvSetupError, errors.TaskUnschedulableError) as error:
             for key in list(flight.tasks):  # a node without the lab, the data or the plug-in
-                self._free(flight, {"event": "refused", "key": key, "reason": reason_of(error)})
+                self._free(flight, Refused(key, reason_of(error)))
             return
         except (errors.TaskCancelledError, errors.WorkerCrashedError, errors.OutOfMemoryError) as error:
             how, counter, most = _how(error), self.deaths, launch.RETRIES
@@ -305,20 +314,20 @@ class Supervisor:
             if sight is not None and sight.body.get("purpose") == flight.id:
                 self.dead[key] = sight.token  # on whatever node it was: nobody need wait for its silence
             if self.stopping:
-                self._publish({"event": "stopped", "key": key})
+                self._publish(Stopped(key))
                 continue
             counter[key] += 1
             if counter[key] > most:
                 self._forgive()
             if counter[key] <= most:
                 self.pending.appendleft(task)
-                self._publish({"event": "worker died", "key": key, "how": how})
+                self._publish(Died(key, how))
                 continue
             reason = f"its worker died {counter[key]} times; the last time {how}"
             ends = launch.give_up(self.lab, task, reason, flight.probing.get(key, ("", 1.0)))
             for event in ends:
                 self._publish(event)
-            if all(event["event"] != "failed" for event in ends):
+            if all(isinstance(event, ProbeFailed) for event in ends):
                 counter[key] = 0
                 self.fatal.add(key)
                 self.pending.appendleft(task)  # for the other probes, and so that it ends as finished
@@ -351,20 +360,18 @@ def _perform(
 ) -> list[Event]:
     """A Ray task: a bundle of tasks done in this process. Gives back how each ended."""
     ray = import_ray()
-    some = [parse_task(t) for t in tasks]
+    some = [Task.parse(t) for t in tasks]
     keys = [t.run.key for t in some]
     try:
         _check(order, some)
     except SaccadeError as error:
-        return [{"event": "refused", "key": key, "reason": f"{_node()}: {error}"} for key in keys]
-    from saccade.lab import worker
-
+        return [Refused(key, f"{_node()}: {error}") for key in keys]
     lease.purpose = order["flight"]
     for token in order["dead"]:
         lease.believe_dead(token)
     stop = threading.Event()
     node = ray.get_runtime_context().get_node_id()
-    answer = supervisor.tell.remote([{"event": "begun", "key": key, "node": node} for key in keys])
+    answer = supervisor.tell.remote([Begun(key, node) for key in keys])
     asked = reported = time.monotonic()
     endings: list[Event] = []
 
@@ -380,25 +387,26 @@ def _perform(
         return stop.is_set()
 
     with _term_means(stop):
-        for event in worker.perform_together(Lab(order["lab"]), some, _device(order), stopping, order["retry"]):
-            if event["event"] in launch.FREE:
+        for event in bundles.perform(Lab(order["lab"]), some, _device(order), stopping, order["retry"]):
+            if event.frees:
                 endings.append(event)
-            elif event["event"] == "step" and time.monotonic() - reported < every:
+            elif isinstance(event, Progress) and time.monotonic() - reported < every:
                 continue  # on a large cluster each task reports less
             reported = time.monotonic()
             answer = supervisor.tell.remote([event])
     return endings
 
 
-def cost(order: Mapping[str, Any], task: Mapping[str, Any]) -> dict[str, Any]:
+def cost(order: Mapping[str, Any], task: Mapping[str, Any]) -> Cost | Refused:
+    """A Ray task: what a step of this task takes on the node that Ray chose."""
     try:
-        asked = parse_task(task)
+        asked = Task.parse(task)
         _check(order, [asked])
         from saccade.training import cost as measured
 
-        return dict(measured.cost(asked.run, _device(order)))
+        return Cost(values=measured.cost(asked.run, _device(order)))
     except SaccadeError as error:
-        return {"event": "refused", "reason": f"{_node()}: {error}"}
+        return Refused(reason=f"{_node()}: {error}")
 
 
 def _device(order: Mapping[str, Any]) -> str:

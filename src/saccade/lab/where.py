@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 
 from saccade.lab import cluster, launch, plan, supervisor
-from saccade.lab.launch import Event
+from saccade.lab.events import Event
 from saccade.lab.store import Lab
 from saccade.spec import SaccadeError, Task, digest
 

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,8 +25,8 @@ from saccade import models, registry
 from saccade.data.fetch.sets import SETS
 from saccade.data.images import Source
 from saccade.errors import in_words
-from saccade.lab import identity, origin
-from saccade.lab.launch import parse_task
+from saccade.lab import bundles, identity, origin
+from saccade.lab.events import Busy, Cost, Ended, Event, ProbeFailed, Probing, Progress, Ready, Refused, Stopped
 from saccade.lab.lease import Lease
 from saccade.lab.plan import sets_of, unmeasured
 from saccade.lab.store import TRAINING, Lab
@@ -36,29 +36,26 @@ from saccade.subjects.build import build
 from saccade.subjects.subject import Subject
 from saccade.training import cost, distributed
 from saccade.training.events import Done, Milestone, Step, Watch
-from saccade.training.lockstep import Grouped
-from saccade.training.loop import train, train_together
+from saccade.training.loop import train
 from saccade.training.resume import pack_weights
 
 SAVE_EVERY = float(os.environ.get("SACCADE_SAVE_EVERY", "15"))  # seconds of training that a kill may cost
 REPORT_EVERY = 0.5
 
-Event = dict[str, Any]
-
 
 def perform(
     lab: Lab, task: Task, device: str = "cpu", stopping: Callable[[], bool] = lambda: False, retry: bool = False
 ) -> Iterator[Event]:
-    """Everything that the lab lacks of this task. Yields plain events; the last one says how it ended."""
+    """Everything that the lab lacks of this task. The last event says how it ended."""
     key = task.run.key
     try:
         lease = lab.claim(task.run, environment(task.run, device))
     except SaccadeError as error:
-        yield {"event": "refused", "reason": str(error)}
+        yield Refused(key, str(error))
         return
     if lease is None:
         holder = lab.holder(key) or {}
-        yield {"event": "busy", "holder": f"process {holder.get('pid', '?')} on {holder.get('host', '?')}"}
+        yield Busy(key, f"process {holder.get('pid', '?')} on {holder.get('host', '?')}")
         return
     try:
         done = lab.done(key)
@@ -70,57 +67,15 @@ def perform(
                 yield from _train(lab, task.run, device, lease, stopping)
             done = lab.done(key)
         if done is None:  # not asked to stop: then another machine took the run for abandoned and continues it
-            yield {"event": "stopped" if stopping() else "busy"}
+            yield Stopped(key) if stopping() else Busy(key, "another machine")
             return
         if done["outcome"] == Outcome.FINISHED:
             yield from _measure(lab, task, device, stopping, retry)
-        yield {"event": done["outcome"], "reason": done["reason"], "seconds": done["seconds"]}
+        yield Ended(key, Outcome(done["outcome"]), done["reason"], done["seconds"])
     except SaccadeError as error:  # damage or a full disk: nothing about the run itself
-        yield {"event": "refused", "reason": str(error)}
+        yield Refused(key, str(error))
     finally:
         lease.release()
-
-
-def perform_together(
-    lab: Lab,
-    tasks: Sequence[Task],
-    device: str = "cpu",
-    stopping: Callable[[], bool] = lambda: False,
-    retry: bool = False,
-) -> Iterator[Event]:
-    """Several tasks of one model: trained in lock-step, then finished one by one. Events carry their run's key."""
-    held: dict[str, Lease] = {}
-    todo: list[Run] = []
-    try:
-        for run in (t.run for t in tasks if len(tasks) > 1 and lab.done(t.run.key) is None):
-            lease = lab.claim(run, environment(run, device))
-            if lease is not None:
-                held[run.key] = lease
-                todo.append(run)
-        if len(todo) > 1:
-            yield from _train_together(lab, todo, device, held, stopping)
-    except Exception:  # whatever it was, each meets it again by itself, with the run named
-        for run in todo:
-            lab.log(run.key, {"event": "parted", "trace": traceback.format_exc()})
-    finally:
-        for lease in held.values():
-            lease.release()
-    for task in tasks:
-        ending = [{"event": "stopped"}] if stopping() else perform(lab, task, device, stopping, retry)
-        yield from ({"key": task.run.key, **event} for event in ending)
-
-
-def _train_together(
-    lab: Lab, runs: Sequence[Run], device: str, leases: Mapping[str, Lease], stopping: Callable[[], bool]
-) -> Iterator[Event]:
-    diaries = [Diary(lab, run, device, leases[run.key], stopping) for run in runs]
-    for i, event in train_together(runs, device, [diary.resume for diary in diaries]):
-        if isinstance(event, Grouped):
-            lab.log(runs[i].key, {"event": "lock-step", **plain(event)})
-        else:
-            yield from ({"key": runs[i].key, **news} for news in diaries[i].take(event))
-        if all(diary.over for diary in diaries):
-            return
 
 
 def _train(lab: Lab, run: Run, device: str, lease: Lease, stopping: Callable[[], bool]) -> Iterator[Event]:
@@ -148,7 +103,7 @@ class Diary:
         self.resume = lab.load_state(run.key)
         lab.log(run.key, {"event": "resumed" if self.resume else "started", "device": device, "pid": os.getpid()})
 
-    def take(self, event: Step | Watch | Milestone | Done) -> Iterator[Event]:
+    def take(self, event: Step | Watch | Milestone | Done) -> Iterator[Progress]:
         """Yields what is worth reporting. `over`: nothing more will be kept."""
         key = self.run.key
         if self.over or self.lease.lost.is_set():  # this machine slept or hung, and another one went on with the run
@@ -169,11 +124,11 @@ class Diary:
                 self.saved = time.monotonic()
             if not self.over and now - self.reported > REPORT_EVERY:
                 self.reported = now
-                yield {"event": "step", "step": event.step, "steps": event.steps, "loss": float(event.loss)}
+                yield Progress(key, event.step, event.steps, float(event.loss))
 
 
 def _finish(lab: Lab, run: Run, end: Done) -> None:
-    rows: list[Event] = [
+    rows: list[dict[str, Any]] = [
         {
             "metric": "online" if p["split"] == "online" else "watched",
             "value": p["accuracy"],
@@ -203,7 +158,7 @@ def _measure(lab: Lab, task: Task, device: str, stopping: Callable[[], bool], re
         for probe in (p for p in unmeasured(lab, task, share, retry) if p not in failed):
             if stopping():
                 return
-            yield {"event": "probe", "probe": probe.name, "probe_key": probe.key, "share": share}
+            yield Probing(key, probe.name, probe.key, share)
             version, outside = registry.card("probe", probe.name).version, identity.of_probe(probe)
             try:
                 subject = subject or (None if task.run.is_fact else load(lab, task.run, device, share))
@@ -218,7 +173,7 @@ def _measure(lab: Lab, task: Task, device: str, stopping: Callable[[], bool], re
                 lab.log(key, {"event": "probe failed", "probe": probe.name, "trace": traceback.format_exc()})
                 lab.put_failure(key, probe, version, reason, share, outside)
                 failed.add(probe)
-                yield {"event": "probe failed", "probe": probe.name, "reason": reason}
+                yield ProbeFailed(key, probe.name, reason)
                 continue
             lab.put_rows(key, probe, version, stored, each, share, outside)
 
@@ -307,27 +262,27 @@ def main() -> None:
 
     def tell(event: Event) -> None:
         try:
-            out.write(json.dumps(event) + "\n")
+            out.write(json.dumps(event.plain()) + "\n")
             out.flush()
         except BrokenPipeError:
             stop.set()
 
     threading.Thread(target=listen, daemon=True).start()
-    tell({"event": "ready"})
+    tell(Ready())
     while (line := inbox.get()) is not None and not stop.is_set():
         order = json.loads(line)
-        tasks = [parse_task(values) for values in order["tasks"]]
+        tasks = [Task.parse(values) for values in order["tasks"]]
         if order["do"] == "cost":
             try:
-                tell({"event": "cost", "at": order["at"], **cost.cost(tasks[0].run, asked.device)})
+                tell(Cost(at=order["at"], values=cost.cost(tasks[0].run, asked.device)))
             except SaccadeError as error:
-                tell({"event": "refused", "reason": str(error)})
+                tell(Refused(reason=str(error)))
             continue
         if distributed.started() and distributed.current().size == 1:
             distributed.give_notice(asked.device)
             distributed.join(asked.device)
             distributed.send({"plugins": asked.plugin})
-        for event in perform_together(lab, tasks, asked.device, stop.is_set, order["retry"]):
+        for event in bundles.perform(lab, tasks, asked.device, stop.is_set, order["retry"]):
             tell(event)
     if distributed.current().size > 1:
         distributed.send(None)

@@ -31,6 +31,7 @@ from saccade.web.page import page_files
 HOSTS = ("127.0.0.1", "localhost", "[::1]")
 LARGEST = 400_000  # bytes of a body: an image of 64 x 64 pixels with opacity, as text, is far below
 AT_ONCE = 4  # requests that read the lab at the same time
+MOST_NEWEST = 1000  # runs of a first screen
 WAITING = 200  # requests that may wait for their turn; one more is answered with "come back"
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
@@ -86,10 +87,13 @@ def create(explorer: Explorer) -> ASGIApp:
         return Response(files[name], media_type=mimetypes.guess_type(name)[0] or "application/octet-stream")
 
     async def all_runs(request: Request) -> Response:
-        since = request.query_params.get("since", "-1")
+        since, newest = (request.query_params.get(name, "-1") for name in ("since", "newest"))
         if not since.lstrip("-").isdecimal() or len(since) > 12:
             raise HTTPException(400, "since takes a version, a whole number.")
-        text = await anyio.to_thread.run_sync(functools.partial(explorer.catalogue.encoded, int(since)), limiter=turn)
+        if newest != "-1" and (not newest.isdecimal() or not 1 <= int(newest[:8]) <= MOST_NEWEST):
+            raise HTTPException(400, f"newest takes a number of runs, 1 to {MOST_NEWEST}.")
+        encoded, most = (explorer.catalogue.encoded, since) if newest == "-1" else (explorer.catalogue.newest, newest)
+        text = await anyio.to_thread.run_sync(functools.partial(encoded, int(most)), limiter=turn)
         return Response(text, media_type="application/json")
 
     async def measure(request: Request) -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import json
 import threading
 import time
@@ -110,6 +111,13 @@ class Catalogue:
             rows = [r for k, r in self._rows.items() if since < 0 or self._changed[k] > since]
             gone = [k for k, v in self._gone.items() if v > since] if since >= 0 else []
             return {"version": self.version, "complete": self.complete, "gone": gone, **columns(rows)}
+
+    def newest(self, n: int) -> bytes:
+        """The first screen of a long list: the runs that started last, and how many there are in all."""
+        with self._lock:
+            rows = heapq.nlargest(n, self._rows.values(), key=lambda row: row.get("started") or 0)
+            document = {"version": self.version, "complete": self.complete, "gone": [], "total": len(self._rows)}
+        return _encode({**document, **columns(rows)})
 
     def encoded(self, since: int = -1) -> bytes:
         """The document as JSON. The whole one is kept until many runs changed: it says of which version it is."""

@@ -13,7 +13,7 @@ const FACETS = 10; // offered at first
 const SAMPLE = 2000; // rows of a longer list that tell which fields vary
 
 export async function show(root, route, context) {
-  await store.load();
+  await (route.page === "groups" || route.query.q ? store.load() : store.loadSoon());
   let page = route.page, query = { ...route.query };
   const search = h("input", { type: "search", id: "filter", value: query.q || "", placeholder: "model:lenet backgrounds:8..64 -state:failed", autocomplete: "off", spellcheck: false, "aria-describedby": "filter-help" });
   const facets = h("div.facets", { role: "group", "aria-label": "Filter by a field" });
@@ -52,10 +52,10 @@ export async function show(root, route, context) {
   }
 
   function refresh() {
-    const kept = chosen(), total = store.all().length;
-    count.textContent = !store.isComplete() && !STATIC ? `Reading the lab: ${plural(total, "run")} so far…` : kept.length === total ? plural(total, "run") : `${kept.length.toLocaleString("en-US")} of ${plural(total, "run")}`;
+    const kept = chosen(), total = store.count();
+    count.textContent = !store.isWhole() && query.q ? `Reading ${plural(total, "run")}…` : !store.isWhole() ? plural(total, "run") : !store.isComplete() && !STATIC ? `Reading the lab: ${plural(total, "run")} so far…` : kept.length === total ? plural(total, "run") : `${kept.length.toLocaleString("en-US")} of ${plural(total, "run")}`;
     drawFacets(kept);
-    view.update(kept);
+    view?.update(kept);
   }
 
   function drawTabs() {
@@ -108,6 +108,13 @@ export async function show(root, route, context) {
 
   function open() {
     view?.close?.();
+    if (page === "groups" && !store.isWhole()) { // no mean over a part of the runs
+      view = null;
+      put(body, h("p.wait", {}, "Reading the lab…"));
+      drawTabs();
+      store.load().then(open, () => {});
+      return;
+    }
     view = page === "groups" ? groups(body, { query: () => query, go, context }) : list(body, context);
     drawTabs();
     refresh();

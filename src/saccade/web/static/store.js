@@ -6,15 +6,20 @@ import { onChange } from "./live.js";
 // What is known about a run beside its specification: nothing that a group of seeds could be told apart by.
 export const BESIDE = new Set(["run", "state", "reason", "seconds", "steps", "device", "torch", "started", "share", "left", "group", "study", "scale", "arm", "seed"]);
 
+const FIRST = 120; // more than a screen holds
+
 const rows = new Map();
 const listeners = new Set();
 let version = -1;
 let loading = null;
 let complete = false;
+let total = 0; // runs in the lab, where only the first screen of them is here
 
 export const all = () => [...rows.values()];
 export const find = (key) => rows.get(key);
 export const isComplete = () => complete;
+export const count = () => Math.max(total, rows.size);
+export const isWhole = () => version >= 0;
 export const stamp = () => version; // another number when any row changed
 export const onRows = (tell) => (listeners.add(tell), () => listeners.delete(tell));
 
@@ -40,6 +45,20 @@ export async function load() {
   await loading;
 }
 
+// The runs that started last are there at once; the whole list, which may be long, follows and tells its listeners.
+export async function loadSoon() {
+  if (version >= 0 || loading || STATIC) return load();
+  const first = await get("runs", { newest: FIRST });
+  if (version < 0 && !loading) {
+    for (const row of decode(first)) rows.set(row.run, row);
+    total = first.total;
+    complete = first.complete;
+  }
+  if (total <= rows.size) return load();
+  // After a frame, so that what is there is seen before the long list is read.
+  requestAnimationFrame(() => setTimeout(() => load().then(() => { for (const tell of [...listeners]) tell(); }, () => {})));
+}
+
 // The whole list may be of a moment ago; what changed since then is asked for at once.
 async function whole() {
   await refresh(-1);
@@ -48,7 +67,7 @@ async function whole() {
 
 async function refresh(since) {
   const found = await get("runs", since >= 0 ? { since } : {});
-  if (since < 0) rows.clear();
+  if (since < 0) { rows.clear(); total = 0; }
   for (const key of found.gone) rows.delete(key);
   for (const row of decode(found)) rows.set(row.run, row);
   version = found.version;
