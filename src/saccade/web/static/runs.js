@@ -33,6 +33,7 @@ export async function show(root, route, context) {
   const go = (change) => {
     query = { ...query, ...change };
     context.follow(page, [], query);
+    drawTabs(); // the other view keeps the filter
   };
   let pending = 0;
   search.addEventListener("input", () => {
