@@ -91,6 +91,12 @@ def answers(page):
     return int(page.evaluate("document.querySelector('.page').dataset.answers || '0'"))
 
 
+def here(page):
+    """The address, once that of the Look page has followed: it does so a moment after the last change."""
+    page.evaluate("new Promise((done) => setTimeout(done, 250))")
+    return page.url
+
+
 def open_look(page, address, query=""):
     page.goto(f"{address}#/look{query}")
     until(page, "document.querySelector('.page')?.dataset.answers > 0")
@@ -372,7 +378,7 @@ def test_the_keyboard_moves_turns_and_scales_too(page, served, lab):
     for key in ("ArrowRight", "]", "+"):
         after(page, lambda key=key: page.keyboard.press(key))
     assert logits(page, 0) != before
-    assert {"dx=1", "turn=-5", "scale=1.1"} <= set(page.url.rpartition("?")[2].split("&"))
+    assert {"dx=1", "turn=-5", "scale=1.1"} <= set(here(page).rpartition("?")[2].split("&"))
     after(page, lambda: page.keyboard.press("0"))
     assert logits(page, 0) == before
 
@@ -387,7 +393,7 @@ def test_pointing_at_a_pixel_changes_the_attention_of_every_layer(page, served, 
     assert len(first) == len(second) == 4
     assert all(a != b for a, b in zip(first, second, strict=True))
     after(page, lambda: page.mouse.click(box["x"] + 60, box["y"] + 60))
-    assert re.search(r"[?&]q=\d+%2C\d+", page.url)
+    assert re.search(r"[?&]q=\d+%2C\d+", here(page))
 
 
 def test_gaussian_heads_show_centres_with_contours(page, served, lab):
@@ -402,7 +408,7 @@ def test_another_background_changes_the_answer(page, served, lab):
     before = logits(page, 0)
     after(page, lambda: page.get_by_role("button", name="red").click())
     assert logits(page, 0) != before
-    assert "bg=rgb" in page.url
+    assert "bg=rgb" in here(page)
 
 
 def test_the_list_of_models_lies_above_everything_else(page, served, lab):
@@ -432,7 +438,7 @@ def test_a_drawing_is_an_image_and_its_address_holds_it(page, served, lab):
     after(page, stroke)
     drawn = logits(page, 0)
     assert drawn != blank
-    there = page.url
+    there = here(page)
     page.goto("about:blank")
     page.goto(there)
     until(page, "document.querySelector('.page')?.dataset.answers > 0")
@@ -456,7 +462,7 @@ def test_a_slider_goes_back_to_before_training(page, served, lab):
     assert slider.get_attribute("aria-valuetext") == "trained"
     after(page, lambda: slider.press("ArrowLeft"))
     assert slider.get_attribute("aria-valuetext") == "untrained"
-    assert "sa=0" in page.url
+    assert "sa=0" in here(page)
 
 
 def test_tab_walks_through_the_page_and_skips_to_its_content(page, served, report):

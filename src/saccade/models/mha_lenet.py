@@ -73,7 +73,8 @@ class PatchAttention(nn.Module):
     def probabilities(self, x: Tensor) -> Tensor:
         """(n, heads, queries, keys), by the dense path."""
         q, k, _ = self.maps(x)
-        return torch.cat([short_heads.probabilities(*g) for g in zip(self.split(q), self.split(k), strict=True)], 1)
+        parts = [short_heads.probabilities(*g) for g in zip(self.split(q), self.split(k), strict=True)]
+        return parts[0] if len(parts) == 1 else torch.cat(parts, 1)  # such a map is large, and a copy takes its time
 
 
 def _patches(channels: int, out: int) -> nn.Conv2d:

@@ -52,9 +52,11 @@ export async function show(root, route, { follow, address, lab }) {
 
   // -- asking: one request at a time, always the newest
 
-  let busy = false, dirty = false;
+  let busy = false, dirty = false, settled = 0;
   function changed() {
-    follow("look", [], write(view));
+    // A new address for every step of a drag would cost more than drawing it, and browsers refuse too many.
+    clearTimeout(settled);
+    settled = setTimeout(() => { if (!closed) follow("look", [], write(view)); }, 150);
     drawControls();
     ask();
   }

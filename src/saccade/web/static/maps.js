@@ -3,7 +3,12 @@
 import { h, s } from "./dom.js";
 import { ramp } from "./colours.js";
 
-export const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+const decoded = new WeakMap(); // a layer's bytes serve all its heads
+
+function bytes(layer) {
+  if (!decoded.has(layer)) decoded.set(layer, Uint8Array.from(atob(layer.data), (c) => c.charCodeAt(0)));
+  return decoded.get(layer);
+}
 
 export function canvas(width, height, label) {
   return h("canvas.pixels", { width, height, role: "img", "aria-label": label });
@@ -11,7 +16,7 @@ export function canvas(width, height, label) {
 
 // Channels (c, h, w) side by side, in one canvas with a pixel of space between.
 export function features(f, columns) {
-  const [c, rows, cols] = f.shape, data = bytes(f.data);
+  const [c, rows, cols] = f.shape, data = bytes(f);
   const across = Math.min(c, columns), down = Math.ceil(c / across);
   const gap = Math.max(1, Math.round(cols / 14));
   const width = across * (cols + gap) - gap, height = down * (rows + gap) - gap;
@@ -35,7 +40,7 @@ export function features(f, columns) {
 
 // One head's map over the image: yellow where it looks, the image shining through elsewhere.
 export function looking(layer, head, picture, size) {
-  const [, rows, cols] = layer.shape, data = bytes(layer.data);
+  const [, rows, cols] = layer.shape, data = bytes(layer);
   const board = canvas(size, size, `${layer.name}, head ${head + 1}: largest weight ${layer.top[head].toPrecision(2)}, looks at about ${layer.effective[head].toFixed(0)} places`);
   const context = board.getContext("2d"), image = context.createImageData(size, size), out = image.data, colours = ramp();
   for (let y = 0; y < size; y++) {
