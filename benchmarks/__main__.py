@@ -16,6 +16,7 @@ from benchmarks import explorer, lab, load, page, processes, scaling
 from benchmarks.measure import FRESH_PAGES
 
 Row = dict[str, Any]
+PARTS = ("lab", "explorer")  # what can be measured by itself, on a machine that is idle for a few minutes only
 
 
 def inside(what: str, env: Mapping[str, str], quick: bool, only: str) -> Iterator[Row]:
@@ -107,25 +108,56 @@ def run(quick: bool, only: str, tell: Callable[[str], None]) -> Row:
     return found
 
 
+def renew(part: str, to: Path) -> None:
+    """One part of the page measured again, with its day; the rest stays as it was."""
+    file = to / "results/bench.json"
+    if not file.exists():
+        raise SystemExit(f"{file} is not there; a whole `make bench` comes first.")
+    found = json.loads(file.read_text("utf-8"))
+    rows = []
+    if part == "explorer":
+        if why := explorer.missing():
+            raise SystemExit(why)
+        for row in explorer.measured(False):
+            rows.append(row)
+            print(explorer.line(row), flush=True)
+    else:
+        for make in lab.parts(False).values():
+            for row in lab.beside_others(make):
+                rows.append(row)
+                print(page.lab_line(row), flush=True)
+    found[part] = rows
+    found["renewed"] = {**found.get("renewed", {}), part: time.strftime("%Y-%m-%d", time.gmtime())}
+    write(found, to)
+
+
+def write(found: Row, to: Path) -> None:
+    for name, text in (
+        ("results/bench.json", json.dumps(found, indent=1) + "\n"),
+        ("docs/performance.md", page.document(found)),
+    ):
+        path = to / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+        print(f"written: {path}")
+
+
 def main() -> None:
     flags = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     flags.add_argument("--quick", action="store_true", help="a look in under two minutes; writes nothing")
     flags.add_argument("--only", default="", metavar="WORDS", help="rows whose text contains this; writes nothing")
+    flags.add_argument("--part", choices=PARTS, help="measure this part alone and write it beside the others' results")
     flags.add_argument("--to", default=".", metavar="DIR", help="where results/ and docs/ are")
     asked = flags.parse_args()
+    if asked.part:
+        renew(asked.part, Path(asked.to))
+        return
     found = run(asked.quick, asked.only, lambda text: print(text, flush=True))
     before = Path(asked.to) / "results/bench.json"
     found["slower"] = page.slower(found, json.loads(before.read_text("utf-8"))) if before.exists() else []
     print("\n" + page.table(found))
     if not asked.quick and not asked.only:
-        for name, text in (
-            ("results/bench.json", json.dumps(found, indent=1) + "\n"),
-            ("docs/performance.md", page.document(found)),
-        ):
-            path = Path(asked.to) / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, "utf-8")
-            print(f"written: {path}")
+        write(found, Path(asked.to))
     if busy := [r["name"] for r in (*found["rows"], *found["lab"]) if load.is_busy(r)]:
         print(f"measured beside other programs, to be measured again on an idle machine: {', '.join(busy)}")
     if unequal := [r["name"] for r in found["rows"] if not r["is_equal"]]:

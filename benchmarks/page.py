@@ -269,15 +269,20 @@ def document(found: Row) -> str:
         memory=memory,
         kept=kept,
         growth=growth,
-        around=around,
+        around=around + _renewed(found, "lab"),
         model=model,
-        explorer=explorer if found.get("explorer") else "Not measured in this run.",
+        explorer=explorer + _renewed(found, "explorer") if found.get("explorer") else "Not measured in this run.",
         arms=_arms(found.get("arms", ())),
         load=said["load"],
         most=load.MOST,
         unwatched="" if all("others" in r for r in rows) else " (the arms were; other rows are older than this)",
         missing="\nNot measured in this run:\n\n" + missing if missing else "",
     )
+
+
+def _renewed(found: Row, part: str) -> str:
+    day = found.get("renewed", {}).get(part)
+    return f"\n\nThis table was measured by itself on {day} (`python -m benchmarks --part {part}`)." if day else ""
 
 
 def _seconds(value: float) -> str:

@@ -6,6 +6,7 @@ fails when a page does not say what the results say.
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import re
@@ -24,6 +25,7 @@ PAGES = (
     *(ROOT / "docs" / f"{name}.md" for name in registry.built_in("study")),
 )
 SHOWN = ("digits_on_backgrounds", "fig8_backgrounds", "D-H1")  # study, figure, the claim that it is about
+LOOK = "docs/explorer/look-wide.webp"
 # As counted in one line; whatever else a verdict says is open.
 CLOSED = ("reproduced", "contradicted", "equivalent", "holds", "does not hold")
 
@@ -94,10 +96,16 @@ def picture(prefix: str) -> str:
     if v is None:
         return ""
     label = ", ".join(w for w in (v["says"], "" if v["says"] in CLOSED else v.get("reason")) if w)
+    image = f"![{v['statement']}]({prefix}results/{study}/figures/{figure}.svg)"
+    caption = ""
+    if not prefix:  # side by side with the explorer, so that the first page fits one screen
+        both = {f"results/{study}/figures/{figure}.svg": v["statement"], LOOK: "The explorer: two models, one image"}
+        image = "\n".join(f'<img src="{src}" width="49%" alt="{html.escape(alt)}">' for src, alt in both.items())
+        caption = " Right: `saccade serve`, two models on one image that you move, turn and put on another background.*"
     return (
-        f"![{v['statement']}]({prefix}results/{study}/figures/{figure}.svg)\n\n"
+        f"{image}\n\n"
         f"*{v['statement']} The paper: {v['concluded'] or v['paper']}. Here: {v['tested']}: "
-        f"{ours(_evidence(v['evidence']))}: **{label}** ({told['scale']} scale).*"
+        f"{ours(_evidence(v['evidence']))}: **{label}** ({told['scale']} scale)." + (caption or "*")
     )
 
 

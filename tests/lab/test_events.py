@@ -31,5 +31,5 @@ def test_what_a_worker_owes_after_each():
 
 @pytest.mark.parametrize("line", ["3", "[]", "{}", '{"event": "unheard of"}', '{"event": "ended", "outcome": "well"}'])
 def test_what_is_no_event_is_a_value_error(line):
-    with pytest.raises(ValueError, match="not an event|not a valid Outcome"):
+    with pytest.raises(ValueError, match=r"not an event|not a valid Outcome"):
         Event.parse(json.loads(line))

@@ -55,6 +55,7 @@ export async function show(root, route, context) {
   function refresh() {
     const kept = chosen(), total = store.count();
     count.textContent = !store.isWhole() && query.q ? `Reading ${plural(total, "run")}…` : !store.isWhole() ? plural(total, "run") : !store.isComplete() && !STATIC ? `Reading the lab: ${plural(total, "run")} so far…` : kept.length === total ? plural(total, "run") : `${kept.length.toLocaleString("en-US")} of ${plural(total, "run")}`;
+    if (store.isWhole()) root.dataset.whole = "1";
     drawFacets(kept);
     view?.update(kept);
   }
