@@ -128,8 +128,8 @@ def calm() -> dict[str, bytes]:
 
 def finished_run(folder: Path) -> Any:
     """A lab with one small run in it, trained and measured, and the run's task."""
+    from saccade.lab.perform import perform
     from saccade.lab.store import Lab
-    from saccade.lab.worker import perform
 
     lab, task = Lab(folder / "lab").open(), a_task()
     if list(perform(lab, task))[-1].kind != "finished":
@@ -310,8 +310,8 @@ def spoiled(folder: Path) -> Outcome:
 
 @trial("files", "a disk that is full from the n-th write on, then has room again")
 def full_disk(folder: Path) -> Outcome:
+    from saccade.lab.perform import perform
     from saccade.lab.store import Lab
-    from saccade.lab.worker import perform
 
     wanted, lost, real = finished_run(folder)[0], [], os.fsync
     bits = weights_of(wanted.root)

@@ -50,6 +50,7 @@ def sentence(caught):
     return text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["model", "data", "probe"])
 def test_every_wrong_value_of_every_argument_is_one_sentence_that_names_it(kind):
     cases = list(wrong(kind))

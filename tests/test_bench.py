@@ -94,6 +94,7 @@ def test_a_row_that_is_not_equal_has_no_ratio():
     assert not measure.time_pair(pair(error=lambda: math.nan), rounds=3, seconds=0, gemm=1.0)["is_equal"]
 
 
+@pytest.mark.slow
 def test_operations_are_counted():
     a = torch.randn(4, 5)
     row = measure.time_pair(pair(ours=lambda: a @ a.T), rounds=3, seconds=0, gemm=1e9)
@@ -191,6 +192,7 @@ def test_switching_kernels_off_is_undone():
     assert (kernels.short_heads, neighbourhoods.aggregation) == before
 
 
+@pytest.mark.slow
 def test_the_work_of_other_programs_is_measured_beside_a_row():
     if load.machine_seconds() is None:
         pytest.skip("needs /proc")

@@ -34,6 +34,7 @@ def lab(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("lab")  # one process makes the lab for all of them
 def test_no_torch_is_loaded_for_what_must_answer_at_once(lab):
     code = (
@@ -53,6 +54,7 @@ def test_no_torch_is_loaded_for_what_must_answer_at_once(lab):
         assert done.returncode == 0, (words, done.stderr)
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("lab")  # one process makes the lab for all of them
 def test_a_second_call_trains_nothing(lab):
     again = saccade(*SMOKE, "--only", "CNN", "--lab", lab, "--json", "--set", *DRAWN)
@@ -112,6 +114,7 @@ def test_each_mistake_gets_one_sentence_and_exit_code_two(words, says, tmp_path)
     assert "Traceback" not in done.stderr and len(done.stderr.strip().splitlines()) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("lab")  # one process makes the lab for all of them
 def test_a_damaged_run_is_named_left_alone_and_redone_on_request(lab, tmp_path):
     mine = tmp_path / "lab"
@@ -132,6 +135,7 @@ def test_a_damaged_run_is_named_left_alone_and_redone_on_request(lab, tmp_path):
     assert list((mine / "aside").iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("lab")  # one process makes the lab for all of them
 def test_plan_status_figures_and_reports(lab, tmp_path):
     plan = saccade(*SMOKE, "--lab", lab, "--dry-run", "--json", "--set", *DRAWN)
@@ -162,6 +166,7 @@ def test_plan_status_figures_and_reports(lab, tmp_path):
     assert "DRAWN DATA" in text.splitlines()[0] and "D-H1" in text
 
 
+@pytest.mark.slow
 def test_list_show_and_data(tmp_path):
     listed = json.loads(saccade("list", "--json").stdout)
     assert {"lenet", "mha_lenet", "basic_vit"} <= {m["name"] for m in listed["models"]}
@@ -178,6 +183,7 @@ def test_list_show_and_data(tmp_path):
     assert saccade("--version").stdout.startswith("saccade ")
 
 
+@pytest.mark.slow
 def test_train_prints_an_estimate_and_takes_plugins(tmp_path):
     plugin = tmp_path / "mine.py"
     plugin.write_text(
@@ -210,6 +216,7 @@ def test_train_prints_an_estimate_and_takes_plugins(tmp_path):
     assert "probe sizes gave no rows" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_damaged_data_cache_is_refused_named_and_repaired(tmp_path):
     """A cache of the right shape with wrong bytes: run, verify and the worker's own load all refuse it."""
     import numpy as np

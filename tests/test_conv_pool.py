@@ -40,6 +40,7 @@ def everything(function: object, conv: nn.Conv2d, x: Tensor) -> list[Tensor]:
     return [out.detach(), x.grad, conv.weight.grad.clone(), conv.bias.grad.clone()]
 
 
+@pytest.mark.slow
 @native
 @settings(max_examples=12, deadline=None)  # an example builds a kernel
 @given(

@@ -83,6 +83,7 @@ def second(port, path):
             torch.save([*mine, "sent home"], path)
 
 
+@pytest.mark.slow
 def test_two_processes_end_with_the_weights_of_one(tmp_path):
     """Without batch norm, with it, and when the first process stops in the middle."""
     alone = [trained(norm) for norm in (False, True)]
@@ -132,6 +133,7 @@ def second_resumed(port, path):
         resumed(Path(path).read_bytes())
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_another_number_of_processes(tmp_path):
     """From one to two and from two to one: the weights of an undisturbed run, up to the order of sums."""
     alone, half = trained(False).model.state_dict(), state_after(4, net())

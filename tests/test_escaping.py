@@ -90,6 +90,7 @@ def saccade(*words):
     return subprocess.run([sys.executable, "-m", "saccade", *map(str, words)], capture_output=True, text=True)
 
 
+@pytest.mark.slow
 def test_a_plug_ins_words_and_a_score_files_cells_are_shown_as_text(tmp_path):
     plugin = tmp_path / "mine.py"
     plugin.write_text(

@@ -26,11 +26,13 @@ def test_a_convolution_becomes_attention():
     assert load("convolution_to_attention").main() < 1e-5
 
 
+@pytest.mark.slow
 def test_a_model_of_ones_own_is_probed():
     ran = subprocess.run([sys.executable, EXAMPLES / "own_model.py"], capture_output=True, text=True, check=True)
     assert "'ood':" in ran.stdout
 
 
+@pytest.mark.slow
 def test_a_study_of_ones_own_runs_and_is_judged(tmp_path):
     session = pipeline.open_session(str(EXAMPLES / "own_study.py"), "smoke", tmp_path / "lab", DRAWN)
     how = pipeline.How(jobs=1, quiet=True)

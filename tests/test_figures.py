@@ -234,6 +234,7 @@ def test_an_empty_panel_leaves_the_other_its_axis():
     assert ">30<" in text
 
 
+@pytest.mark.slow
 def test_the_same_data_give_the_same_file(tmp_path):
     for kind in draw.FORMATS:
         first, second = (draw.save(simple(table()), tmp_path / f"{i}.{kind}").read_bytes() for i in range(2))

@@ -5,7 +5,7 @@ import torch
 
 from saccade import registry, stats
 from saccade.data.images import Plain
-from saccade.lab import joined, pipeline, worker
+from saccade.lab import joined, perform, pipeline
 from saccade.lab.table import Table
 from saccade.report import figures
 from saccade.report.joined import Beside, drawn
@@ -144,10 +144,11 @@ def test_a_wrong_name_is_one_sentence(net, tmp_path, also, like, sentence):
         opened(tmp_path, *(word.format(net) for word in also), like=like)
 
 
+@pytest.mark.slow
 def test_a_joined_arm_reaches_table_figures_and_report_and_no_claim(net, tmp_path):
     session = opened(tmp_path, f"{net}:Net", f"{net}:Answers")
     for task in session.tasks:
-        events = [e.kind for e in worker.perform(session.lab.open(), task)]
+        events = [e.kind for e in perform.perform(session.lab.open(), task)]
         assert events[-1] == "finished", events
     assert {"CNN", "mynet.py:Net", "mynet.py:Answers"} == set(session.table().values("arm"))
     assert set(session.results().whole.values("arm")) == {"CNN"}

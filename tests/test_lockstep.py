@@ -9,9 +9,9 @@ from torch.nn import functional as F
 from benchmarks.pure import without_kernels
 from saccade import models
 from saccade.data.images import Source
-from saccade.lab import bundles
+from saccade.lab import bundles, together
+from saccade.lab.perform import perform
 from saccade.lab.store import Lab
-from saccade.lab.worker import perform
 from saccade.layers import stacked
 from saccade.layers.conv_pool import conv_relu_pool
 from saccade.spec import MILESTONES, Probe, Recipe, Run, Settings, Task
@@ -59,6 +59,7 @@ def same(a, b):
         torch.testing.assert_close(p, q, rtol=0, atol=1e-5, equal_nan=True)
 
 
+@pytest.mark.slow
 def test_together_as_alone_also_without_kernels():
     runs = [run(seed) for seed in range(3)]
     together, news = ends(train_together(runs, "cpu", [None] * 3))
@@ -224,9 +225,10 @@ def test_a_bundle_is_a_fair_share_of_one_kind():
     assert taken(other, seats=1) == [0]
 
 
+@pytest.mark.slow
 def test_tasks_done_together_are_kept_and_measured_as_those_done_alone(tmp_path):
     one, two = Lab(tmp_path / "one").open(), Lab(tmp_path / "two").open()
-    events = list(bundles.perform(one, tasks(0, 1, 2)))
+    events = list(together.perform(one, tasks(0, 1, 2)))
     measured = ["probe"] * (1 + len(MILESTONES))
     assert [e.kind for e in events if e.kind in ("finished", "probe")] == [*measured, "finished"] * 3
     for task in tasks(0, 1, 2):
@@ -234,7 +236,7 @@ def test_tasks_done_together_are_kept_and_measured_as_those_done_alone(tmp_path)
         key = task.run.key
         assert '"lock-step"' in (one.folder(key) / "log.jsonl").read_text()
         assert one.rows(key, task.probes[0])["rows"] == two.rows(key, task.probes[0])["rows"]
-    assert [e.kind for e in bundles.perform(one, tasks(0, 1, 2))] == ["finished"] * 3
+    assert [e.kind for e in together.perform(one, tasks(0, 1, 2))] == ["finished"] * 3
 
 
 def test_stopping_saves_every_one_of_them(tmp_path):
@@ -244,9 +246,9 @@ def test_stopping_saves_every_one_of_them(tmp_path):
         count.append(1)
         return len(count) > 30
 
-    assert [e.kind for e in bundles.perform(lab, tasks(0, 1, 2), stopping=stopping)][-3:] == ["stopped"] * 3
+    assert [e.kind for e in together.perform(lab, tasks(0, 1, 2), stopping=stopping)][-3:] == ["stopped"] * 3
     assert all(lab.load_state(t.run.key) for t in tasks(0, 1, 2))
-    events = list(bundles.perform(lab, tasks(0, 1, 2)))
+    events = list(together.perform(lab, tasks(0, 1, 2)))
     assert [e.kind for e in events if e.kind == "finished"] == ["finished"] * 3
 
 
@@ -256,7 +258,7 @@ def test_a_group_that_breaks_is_done_one_by_one(tmp_path, monkeypatch):
 
     monkeypatch.setattr(lockstep.Stack, "learn", breaks)
     lab = Lab(tmp_path / "lab").open()
-    events = list(bundles.perform(lab, tasks(0, 1)))
+    events = list(together.perform(lab, tasks(0, 1)))
     assert [e.kind for e in events if e.kind not in ("step", "probe")] == ["finished"] * 2
     assert "no such luck" in (lab.folder(tasks(0)[0].run.key) / "log.jsonl").read_text()
 

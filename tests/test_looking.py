@@ -308,6 +308,7 @@ def test_nothing_is_left_when_the_model_raises(x):
     assert state(model) == before
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, when its compiler is imported
 def test_a_compiled_model_is_looked_at_as_it_is_written(x):
     model = seeded(lambda: Handmade(by_matmul))

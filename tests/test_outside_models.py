@@ -43,6 +43,7 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_file_is_trained_and_its_run_is_what_a_profile_looks_at(here, capsys):
     main(["train", "mine.py:Net", *TRAIN, "--jobs", "1", "--quiet"])
     assert "mine_net: accuracy at split held_out" in capsys.readouterr().out
@@ -68,6 +69,7 @@ def run(code, folder):
     return done.stdout
 
 
+@pytest.mark.slow
 def test_a_model_registered_by_an_imported_file_is_known_to_its_workers(here):
     (here / "nets.py").write_text(
         "from saccade.registry import model\n" + NET + '\n@model(family="mine")\ndef my_cnn(classes, *, width=3):\n'
@@ -85,6 +87,7 @@ def test_a_model_registered_by_an_imported_file_is_known_to_its_workers(here):
     assert out.split() == ["1", "my_cnn"]
 
 
+@pytest.mark.slow
 def test_a_class_of_an_imported_file_can_be_trained(here):
     out = run(
         """
@@ -98,6 +101,7 @@ def test_a_class_of_an_imported_file_can_be_trained(here):
     assert out.split() == ["mine_net"]
 
 
+@pytest.mark.slow
 def test_a_class_that_no_other_process_could_import_is_refused(here):
     out = run(
         """

@@ -259,6 +259,7 @@ def test_profiles_of_different_images_are_not_compared(made):
         comparing.of_profiles(made, other)
 
 
+@pytest.mark.slow
 def test_models_trained_here_are_compared_over_seeds(tmp_path):
     from saccade.lab.pipeline import How, train
     from saccade.lab.store import Lab

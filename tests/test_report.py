@@ -389,6 +389,7 @@ def test_a_report_of_nothing_and_one_of_a_single_seed(tmp_path):
         assert (by_x.title in text) == bool(len(rows))  # a figure without rows is left out, not drawn empty
 
 
+@pytest.mark.slow
 def test_the_same_input_gives_the_same_files(tmp_path, paths):
     again = write(tmp_path)
     assert {k: p.read_bytes() for k, p in again.items()} == {k: p.read_bytes() for k, p in paths.items()}

@@ -42,6 +42,7 @@ def test_a_reader_that_leaves_early_gets_no_complaint():
         assert done.stderr == "" and len(done.stdout.splitlines()) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_standard_output_is_one_sentence():
     for words in ("--help", "list", "list --json"):
@@ -50,6 +51,7 @@ def test_a_full_standard_output_is_one_sentence():
         assert len(done.stderr.strip().splitlines()) == 1 and "No space left" in done.stderr
 
 
+@pytest.mark.slow
 def test_closed_streams_do_no_harm():
     assert shell("{saccade} list >&-").returncode == 0
     assert shell("{saccade} list 2>&- | tail -1").stdout
@@ -57,6 +59,7 @@ def test_closed_streams_do_no_harm():
     assert done.returncode == 2 and done.stdout == ""
 
 
+@pytest.mark.slow
 def test_a_locale_of_few_letters_changes_letters_only(tmp_path):
     plugin = tmp_path / "größe.py"
     plugin.write_text(
@@ -70,6 +73,7 @@ def test_a_locale_of_few_letters_changes_letters_only(tmp_path):
     assert done.returncode == 2 and "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_text_is_read_and_written_as_utf_8_everywhere():
     """Whatever the locale is. Every call says so itself."""
     silent = []
@@ -201,6 +205,7 @@ def asks_too_much(subject, data):
 """
 
 
+@pytest.mark.slow
 def test_failures_end_with_one_and_are_named(tmp_path, capsys):
     plugin = tmp_path / "mine.py"
     plugin.write_text(PLUGIN, "utf-8")
@@ -212,6 +217,7 @@ def test_failures_end_with_one_and_are_named(tmp_path, capsys):
     assert ended.value.code == 1 and "ValueError: no such thing" in told["gaps"][0]["why"]
 
 
+@pytest.mark.slow
 def test_a_damaged_run_of_train_is_redone_on_request(tmp_path, capsys):
     lab = tmp_path / "lab"
     words = [

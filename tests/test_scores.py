@@ -213,6 +213,7 @@ def _saccade(*words):
     )
 
 
+@pytest.mark.slow
 def test_the_command_answers_without_torch(tmp_path):
     z, y = _files(tmp_path, *_reported())
     done = _saccade("probe", "--scores", z, "--labels", y, "--json")

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from saccade.lab import launch, plan
+from saccade.lab.perform import load, perform
 from saccade.lab.store import Lab
-from saccade.lab.worker import load, perform
 from saccade.spec import Probe, Recipe, Run, Settings, Task
 
 DRAWN = Settings(digits="procedural_digits", scenes="procedural_textures", backgrounds=2)
@@ -70,6 +70,7 @@ def test_a_diverged_run_is_kept_and_the_rest_goes_on(lab):
     assert not plan.examine(lab, [bad, good]).todo
 
 
+@pytest.mark.slow
 def test_a_model_that_raises_is_marked_failed_and_tried_again_on_request_only(lab, tmp_path):
     plugin = tmp_path / "mine.py"
     plugin.write_text(
@@ -123,6 +124,7 @@ def test_a_killed_worker_is_replaced_and_its_run_goes_on(lab):
     assert "worker died" in seen and seen[-1] == "finished"
 
 
+@pytest.mark.slow
 def test_a_plugin_that_breaks_the_worker_is_one_sentence(lab, tmp_path):
     from saccade.spec import SaccadeError
 
@@ -197,6 +199,7 @@ def test_ten_kills_at_random_moments_lose_nothing_and_change_no_bit(tmp_path):
     assert json.loads(last.stdout)["runs"] == 4 and json.loads(again.stdout)["trained"] == 0
 
 
+@pytest.mark.slow
 def test_ctrl_c_saves_and_the_same_command_goes_on(tmp_path):
     lab = tmp_path / "lab"
     process = subprocess.Popen(

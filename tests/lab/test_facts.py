@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from saccade import registry
-from saccade.lab import pipeline, plan, worker
+from saccade.lab import perform, pipeline, plan
 from saccade.lab.store import Lab
 from saccade.spec import Probe, Recipe, Run, SaccadeError, Settings, Task
 
@@ -21,8 +21,8 @@ def lab(tmp_path):
 
 
 def test_a_fact_is_measured_without_training_or_data(lab, monkeypatch):
-    monkeypatch.setattr(worker, "train", lambda *_: pytest.fail("a fact was trained"))
-    events = [event.kind for event in worker.perform(lab, FACT)]
+    monkeypatch.setattr(perform, "train", lambda *_: pytest.fail("a fact was trained"))
+    events = [event.kind for event in perform.perform(lab, FACT)]
     assert events == ["probe", "finished"]
     rows = plan.table_of(lab, [FACT]).rows
     assert [(r["arm"], r["metric"], r["net"]) for r in rows] == [("facts", "size", "small")]
@@ -39,7 +39,7 @@ def test_what_a_fact_costs_is_what_its_probes_say(lab):
 
 
 def test_rows_that_an_older_lab_keeps_with_a_run_answer_a_fact(lab):
-    lease = lab.claim(TRAINED, worker.environment(TRAINED, "cpu"))
+    lease = lab.claim(TRAINED, perform.environment(TRAINED, "cpu"))
     lab.put_rows(TRAINED.key, Probe("training"), 1, [{"metric": "parameters", "value": 5, "n": 1, "at": {}}])
     lab.put_rows(TRAINED.key, SIZES, 1, [{"metric": "size", "value": 7, "n": 1, "at": {"net": "small"}}])
     lab.finish(TRAINED.key, {"outcome": "finished", "reason": "", "seconds": 1.0, "step": 2}, b"weights")

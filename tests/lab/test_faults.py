@@ -20,8 +20,8 @@ from pathlib import Path
 import pytest
 
 from saccade.lab import launch, plan, store
+from saccade.lab.perform import perform
 from saccade.lab.store import Lab
-from saccade.lab.worker import perform
 from saccade.spec import Probe, Recipe, Run, SaccadeError, Settings, Task
 
 DRAWN = Settings(digits="procedural_digits", scenes="procedural_textures", backgrounds=2)
@@ -59,7 +59,7 @@ def calm(tmp_path_factory):
 
 @pytest.fixture
 def lab(tmp_path, monkeypatch):
-    monkeypatch.setattr("saccade.lab.worker.SAVE_EVERY", 0.0)  # every step is saved: every kind of write happens
+    monkeypatch.setattr("saccade.lab.perform.SAVE_EVERY", 0.0)  # every step is saved: every kind of write happens
     return Lab(tmp_path / "lab").open()
 
 
@@ -100,6 +100,7 @@ class FullDisk:
         return handle
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full_at_any_write_costs_one_sentence_and_nothing_else(lab, calm, monkeypatch, record_property):
     with monkeypatch.context() as patch:
         disk = FullDisk(patch, lab.root, 10**9)
@@ -129,6 +130,7 @@ def kinds_of_files(lab):
     return [p for seed in (0, 1) for p in sorted(lab.folder(task(seed).run.key).rglob("*")) if p.is_file()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("harm", ["truncated", "flipped", "emptied", "removed"])
 def test_harm_to_any_file_is_noticed_or_does_not_matter(lab, calm, harm, tmp_path, record_property):
     files = kinds_of_files(lab)
@@ -255,6 +257,7 @@ def test_a_lab_that_cannot_be_written_is_one_sentence_and_can_be_read(lab, monke
     assert len(plan.table_of(lab, [task()]))
 
 
+@pytest.mark.slow
 def test_a_lab_that_vanishes_and_comes_back_is_waited_for(lab, calm, monkeypatch):
     """As when a server restarts. Nothing is written to the empty place where the lab was."""
     monkeypatch.setattr(store, "AWAY", 60.0)

@@ -50,12 +50,14 @@ def test_a_supervisor_that_is_too_slow_is_named():
     assert told.wall >= 100_000 * forecast.DISPATCH and "supervisor" in told.warnings[0]
 
 
+@pytest.mark.slow
 def test_too_many_folders_files_and_requests_are_named():
     told = simulate(Figures((60.0,), 0, 0, 1e5, 9.0), Sweep(runs=10**8, nodes=10_000, cores=64, life=FOREVER))
     words = " ".join(told.warnings)
     assert "folders side by side" in words and "files are too many" in words and "requests per second" in words
 
 
+@pytest.mark.slow
 def test_figures_come_from_a_lab_that_has_runs(tmp_path):
     from benchmarks.lab import synthetic
 

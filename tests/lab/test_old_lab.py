@@ -12,8 +12,8 @@ import torch
 
 from saccade.data.images import Source
 from saccade.lab import plan
+from saccade.lab.perform import load
 from saccade.lab.store import Lab
-from saccade.lab.worker import load
 from saccade.spec import Probe, Recipe, Run, Settings, Task
 
 KEPT = Path(__file__).with_name("lab_before_the_move.tar.xz")

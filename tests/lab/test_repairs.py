@@ -9,8 +9,8 @@ import torch
 from saccade import registry
 from saccade.lab import launch, pipeline, plan
 from saccade.lab.events import Busy
+from saccade.lab.perform import load, perform
 from saccade.lab.store import Lab
-from saccade.lab.worker import load, perform
 from saccade.spec import Probe, Recipe, Run, Settings, Task
 
 DRAWN = Settings(digits="procedural_digits", scenes="procedural_textures", backgrounds=2)
@@ -75,6 +75,7 @@ def test_a_probe_that_raises_fails_alone(lab, plugin):
     assert plan.examine(lab, [task()]).complete == (task(),), "another study has nothing to do with it"
 
 
+@pytest.mark.slow
 def test_a_probe_that_kills_its_worker_fails_alone(lab, plugin):
     asked = task(Probe("dies"), PROBE)
     events = do(lab, asked, plugins=[plugin])
@@ -84,13 +85,14 @@ def test_a_probe_that_kills_its_worker_fails_alone(lab, plugin):
 
 
 def test_a_model_with_tied_weights_is_kept_and_read_again(lab, plugin, monkeypatch):
-    monkeypatch.setattr("saccade.lab.worker.SAVE_EVERY", 0.0)  # its states too
+    monkeypatch.setattr("saccade.lab.perform.SAVE_EVERY", 0.0)  # its states too
     asked = task(model="tied")
     assert list(perform(lab, asked))[-1].kind == "finished"
     model = load(lab, asked.run).model
     assert torch.equal(model[3].weight, model[2].weight) and model[3].weight.abs().sum() > 0
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_while_it_starts_is_replaced(lab, tmp_path):
     fatal = tmp_path / "fatal.py"
     mark = tmp_path / "mark"

@@ -77,6 +77,7 @@ def test_a_run_that_is_resumed_with_other_kernels_says_so(lab):
     assert lab.damage(a_run().key) == []
 
 
+@pytest.mark.slow
 def test_many_processes_claim_each_run_once(lab):
     code = (
         "import sys, time; from saccade.lab.store import Lab; from saccade.spec import *; lab = Lab(sys.argv[1])\n"

@@ -21,6 +21,7 @@ def test_only_validation_images_and_other_seeds_are_used(tmp_path):
             assert [p.settings["splits"] for p in task.probes] == [("held_out",)]
 
 
+@pytest.mark.slow
 def test_the_grid_and_its_result_are_kept(tmp_path):
     session = pipeline.open_session("block_ablations", "smoke", tmp_path / "lab", DRAWN)
     how = pipeline.How(jobs=1, quiet=True)

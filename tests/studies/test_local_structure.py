@@ -146,6 +146,7 @@ def test_images_can_be_trained_on_enlarged_and_autoaugmented():
         photos("test", seed=0, size=-1, **TEXTURES)
 
 
+@pytest.mark.slow
 def test_the_reports_precision_is_refused_on_a_cpu_before_anything_is_built(tmp_path):
     from saccade.lab import launch
     from saccade.lab.store import Lab

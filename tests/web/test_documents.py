@@ -193,12 +193,14 @@ def test_a_value_that_all_share_is_written_once():
     assert columns([{"run": "a", "x": 3}, {"run": "b", "x": 3}])["columns"] == {"x": {"all": 3}}
 
 
+@pytest.mark.slow
 def test_metrics_are_separated_by_their_conditions(explorer):
     known = explorer.catalogue.measures()
     assert {"accuracy@split", "accuracy@severity+transform", "parameters"} <= set(known)
     assert known["accuracy@split"]["at"]["split"] == ["id", "ood"]
 
 
+@pytest.mark.slow
 def test_values_of_a_metric_are_those_of_the_report(explorer, lab):
     found = explorer.catalogue.measure("accuracy@split", {"split": "ood", "budget_share": "1"})
     table = session_of(lab.root).table()
@@ -218,6 +220,7 @@ def test_of_two_measurements_the_one_that_the_study_asks_for_counts(tmp_path):
     assert {d["asked"] for d in runs.one_each(documents, ()) if d["probe"] == "accuracy"} == {other.key}
 
 
+@pytest.mark.slow
 def test_two_groups_are_compared_with_the_labs_own_test(explorer, lab):
     table = session_of(lab.root).table()
     series = [table.series("accuracy", arm=arm, split="ood", backgrounds=8) for arm in ("CNN", "MHA")]
@@ -235,6 +238,7 @@ def test_too_few_seeds_are_said_and_not_tested():
     assert comparison({0: 0.5, 1: 0.6}, {0: 0.4, 1: 0.5})["says"] == "too few seeds (2 of 5)"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "asked",
     [
@@ -257,6 +261,7 @@ def test_quantiles_are_those_of_the_labs_intervals():
     assert quantiles()[1] * sd / 3**0.5 == pytest.approx((estimate.high - estimate.low) / 2, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_a_lab_lists_the_studies_that_it_has(explorer, report):
     card = next(c for c in explorer.cards() if c["name"] == STUDY)
     (sitting,) = card["sittings"]
@@ -264,6 +269,7 @@ def test_a_lab_lists_the_studies_that_it_has(explorer, report):
     assert sum(c["n"] for c in sitting["counts"]) == card["claims"]
 
 
+@pytest.mark.slow
 def test_a_studys_page_has_the_verdicts_of_the_report(explorer, report):
     told = explorer.study(STUDY, report.name)
     kept = json.loads((report / "verdicts.json").read_text())
@@ -271,6 +277,7 @@ def test_a_studys_page_has_the_verdicts_of_the_report(explorer, report):
     assert told["summary"] == kept["summary"]
 
 
+@pytest.mark.slow
 def test_a_claim_comes_with_its_single_seeds(explorer, report):
     claims = explorer.study(STUDY, report.name)["claims"]
     found = next(c["evidence"] for c in claims if c["id"] == "D-H1")
@@ -278,6 +285,7 @@ def test_a_claim_comes_with_its_single_seeds(explorer, report):
     assert mean == pytest.approx(found["estimate"]["value"])
 
 
+@pytest.mark.slow
 def test_a_figures_numbers_are_the_bytes_of_the_reports_file(explorer, report):
     figures = explorer.study(STUDY, report.name)["figures"]
     assert figures
@@ -286,6 +294,7 @@ def test_a_figures_numbers_are_the_bytes_of_the_reports_file(explorer, report):
         assert made == (report / "figures" / f"{figure['name']}.csv").read_text()
 
 
+@pytest.mark.slow
 def test_the_lines_of_python_draw_the_figure(explorer, report, tmp_path, monkeypatch):
     line = explorer.study(STUDY, report.name)["figures"][0]["python"]
     root = explorer.lab.root
@@ -309,6 +318,7 @@ def test_a_document_is_made_again_when_a_run_changed(tmp_path):
     assert explorer.study(STUDY, session.folder.name)["facts"]["done"] == 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("study", "folder"), [("nothing", "demo"), (STUDY, "huge"), (STUDY, "demo-../.."), ("../x", "demo"), (STUDY, "")]
 )
@@ -317,6 +327,7 @@ def test_what_is_no_study_has_no_page(explorer, study, folder):
         explorer.study(study, folder)
 
 
+@pytest.mark.slow
 def test_an_address_that_is_none_is_not_linked(explorer, report):
     from saccade.web.studies import safe_url
 
@@ -370,6 +381,7 @@ def test_an_export_that_cannot_be_bundled_is_refused():
         bundle({"a.js": "export default 3;"}, "a.js")
 
 
+@pytest.mark.slow
 def test_a_figures_own_numbers_match_the_documents(explorer, report):
     """The page draws the values that the CSV is made of, so both come from one figure."""
     told = explorer.study(STUDY, report.name)["figures"]
@@ -388,6 +400,7 @@ def test_file_names_hold_no_path():
     assert file_name("study/../../etc") == "study_.._.._etc"
 
 
+@pytest.mark.slow
 def test_a_run_has_the_other_seeds_of_its_group(explorer, lab):
     told = explorer.run(key_of(lab, "lenet", backgrounds=8, seed=3))
     assert [s["seed"] for s in told["seeds"]] == [0, 1, 2, 3, 4]

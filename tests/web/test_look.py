@@ -7,7 +7,7 @@ import torch
 
 from saccade import models
 from saccade.data.images import Pasted
-from saccade.lab import worker
+from saccade.lab import perform
 from saccade.lab.store import Lab
 from saccade.probes.digit_transforms import transformed
 from saccade.spec import SaccadeError
@@ -114,7 +114,7 @@ def test_an_image_of_the_wrong_types_is_refused(lab, keys, wrong):
 
 def test_logits_are_the_models_own(lab, looker, keys):
     told = looker.see({"models": [{"run": keys["lenet"]}], "picture": {"index": 3}})
-    subject = worker.load(lab, lab.run(keys["lenet"]))
+    subject = perform.load(lab, lab.run(keys["lenet"]))
     x = stock_of(lab, keys["lenet"]).held_out.batch(torch.tensor([3]))
     assert told["answers"][0]["logits"] == pytest.approx(subject.logits(x)[0].tolist(), rel=1e-5)
 
@@ -128,7 +128,7 @@ def test_two_models_answer_to_one_image(looker, keys):
 def test_feature_maps_are_what_the_layer_gives(lab, looker, keys):
     told = looker.see({"models": [{"run": keys["lenet"], "layers": ["first"]}], "picture": {"index": 3}})
     (shown,) = told["answers"][0]["features"]
-    subject = worker.load(lab, lab.run(keys["lenet"]))
+    subject = perform.load(lab, lab.run(keys["lenet"]))
     x = stock_of(lab, keys["lenet"]).held_out.batch(torch.tensor([3]))
     with torch.no_grad():
         wanted = subject.model.first(standardise(x, subject.mean, subject.std))[0]
@@ -141,7 +141,7 @@ def test_attention_of_a_pixel_is_the_row_of_its_token(lab, looker, keys):
     asked = {"models": [{"run": keys["mha_lenet"]}], "picture": {"index": 3}, "query": {"x": 12.5, "y": 9.5}}
     layer = looker.see(asked)["answers"][0]["attention"][0]
     assert (layer["shape"], layer["at"], layer["margin"]) == ([2, 28, 28], [7, 10], [2.0, 2.0])
-    subject = worker.load(lab, lab.run(keys["mha_lenet"]))
+    subject = perform.load(lab, lab.run(keys["mha_lenet"]))
     x = stock_of(lab, keys["mha_lenet"]).held_out.batch(torch.tensor([3]))
     with torch.no_grad():
         p = subject.model.first.probabilities(standardise(x, subject.mean, subject.std))[0, :, 7 * 28 + 10]
@@ -159,7 +159,7 @@ def test_another_pixel_has_another_map(looker, keys):
 
 def test_gaussian_heads_come_with_their_centres(lab, looker, keys):
     layers = looker.stock({"run": keys["quadratic"]})["centres"]
-    model = worker.load(lab, lab.run(keys["quadratic"])).model
+    model = perform.load(lab, lab.run(keys["quadratic"])).model
     own = [v.centre.tolist() for v in model.layers()]
     assert [v["centre"] for v in layers] == own
     assert layers[0]["patch"] == 4
@@ -190,7 +190,7 @@ def test_attention_in_windows_is_watched(lab):
 
 
 def test_nothing_is_left_on_a_model_that_was_looked_at(lab, keys):
-    model = worker.load(lab, lab.run(keys["mha_lenet"])).model
+    model = perform.load(lab, lab.run(keys["mha_lenet"])).model
     with torch.no_grad():
         maps_of(model, torch.zeros(1, 3, 32, 32))
         with captured(model):

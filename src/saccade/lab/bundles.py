@@ -1,7 +1,7 @@
-"""Runs of one small model go to one worker, which trains them in lock-step (`training/lockstep.py`).
+"""Which tasks a launcher hands out together: runs of one small model, which a worker trains in lock-step.
 
-All that the lab knows of lock-step is here: which tasks a launcher hands out together (`bundle`), and what a worker
-does with them (`perform`). Everything else sees single tasks and their events.
+What the worker does with them is in `together.py`, the steps themselves in `training/lockstep.py`. Everything else
+sees single tasks and their events.
 """
 
 from __future__ import annotations
@@ -9,14 +9,10 @@ from __future__ import annotations
 import collections
 import math
 import os
-import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Set
 
 from saccade import registry
-from saccade.lab.events import Event, Stopped
-from saccade.lab.lease import Lease
-from saccade.lab.store import Lab
-from saccade.spec import Run, Task, plain
+from saccade.spec import Task
 
 SCANNED = 256  # tasks that are looked at to find some of the same model
 MOST = 8  # runs that a worker may train together; more gain little and wait longer
@@ -42,53 +38,3 @@ def bundle(pending: collections.deque[Task], seats: int, place: str, alone: Set[
     taken = {id(t) for t in some}
     pending.extendleft(t for t in reversed(seen) if id(t) not in taken)
     return [first, *some]
-
-
-def perform(
-    lab: Lab,
-    tasks: Sequence[Task],
-    device: str = "cpu",
-    stopping: Callable[[], bool] = lambda: False,
-    retry: bool = False,
-) -> Iterator[Event]:
-    """Several tasks of one model: trained in lock-step, then finished one by one. One task is simply done."""
-    from saccade.lab import worker  # loads torch, which a launcher does without
-
-    held: dict[str, Lease] = {}
-    todo: list[Run] = []
-    try:
-        for run in (t.run for t in tasks if len(tasks) > 1 and lab.done(t.run.key) is None):
-            lease = lab.claim(run, worker.environment(run, device))
-            if lease is not None:
-                held[run.key] = lease
-                todo.append(run)
-        if len(todo) > 1:
-            yield from _train(lab, todo, device, held, stopping)
-    except Exception:  # whatever it was, each meets it again by itself, with the run named
-        for run in todo:
-            lab.log(run.key, {"event": "parted", "trace": traceback.format_exc()})
-    finally:
-        for lease in held.values():
-            lease.release()
-    for task in tasks:
-        if stopping():
-            yield Stopped(task.run.key)
-        else:
-            yield from worker.perform(lab, task, device, stopping, retry)
-
-
-def _train(
-    lab: Lab, runs: Sequence[Run], device: str, leases: Mapping[str, Lease], stopping: Callable[[], bool]
-) -> Iterator[Event]:
-    from saccade.lab.worker import Diary
-    from saccade.training.lockstep import Grouped
-    from saccade.training.loop import train_together
-
-    diaries = [Diary(lab, run, device, leases[run.key], stopping) for run in runs]
-    for i, event in train_together(runs, device, [diary.resume for diary in diaries]):
-        if isinstance(event, Grouped):
-            lab.log(runs[i].key, {"event": "lock-step", **plain(event)})
-        else:
-            yield from diaries[i].take(event)
-        if all(diary.over for diary in diaries):
-            return

@@ -366,6 +366,8 @@ def _perform(
         _check(order, some)
     except SaccadeError as error:
         return [Refused(key, f"{_node()}: {error}") for key in keys]
+    from saccade.lab import together  # loads torch, which a supervisor does without
+
     lease.purpose = order["flight"]
     for token in order["dead"]:
         lease.believe_dead(token)
@@ -387,7 +389,7 @@ def _perform(
         return stop.is_set()
 
     with _term_means(stop):
-        for event in bundles.perform(Lab(order["lab"]), some, _device(order), stopping, order["retry"]):
+        for event in together.perform(Lab(order["lab"]), some, _device(order), stopping, order["retry"]):
             if event.frees:
                 endings.append(event)
             elif isinstance(event, Progress) and time.monotonic() - reported < every:

@@ -86,16 +86,18 @@ class Sheet:
     values: Numbers
     lines: Sequence[int]
     ids: Sequence[str] = ()
+    names: Sequence[str] = ()  # of its columns of numbers, where a header gives them
 
     def where(self, row: int) -> str:
         return f"{self.file}, line {self.lines[row]}"
 
 
-def read(file: str | Path) -> Sheet:
+def read(file: str | Path, classes: Sequence[str] = ()) -> Sheet:
     """Numbers separated by commas, semicolons, tabs or spaces; lines that begin with # are passed over.
 
     A first line that is not all numbers, or that counts the columns 0, 1, 2 ..., is a header. Where a header calls the
-    first column by nothing, or by a word such as index or image_id, that column says which image a row is of.
+    first column by nothing, or by a word such as index or image_id, that column says which image a row is of. Where
+    `classes` are named, one of these names stands for its number in a column of labels.
     """
     text = _text(Path(file)).replace('"', "")
     rows = [(i, line) for i, line in enumerate(text.splitlines(), 1) if not line.lstrip().startswith("#")]
@@ -109,24 +111,27 @@ def read(file: str | Path) -> Sheet:
     mark = next((m for m in (",", ";", "\t") if m in rows[0][1]), None)
     first, names = _cells(rows[0][1], mark), False
     counted = len(first) > 2 and first == [str(i) for i in range(len(first))]
-    if counted or any(_number(cell) is None for cell in first):
+    bare = len(first) <= 2 and first[-1] in classes  # labels in words, without a header
+    if counted or (any(_number(cell) is None for cell in first) and not bare):
         rows, names = rows[1:], True
         if not rows:
             raise SaccadeError(f"{file} has a header and no numbers below it.")
     lines, wide = [i for i, _ in rows], len(_cells(rows[0][1], mark))
     ids: Sequence[str] = ()
     # A header of spaces cannot show an empty name; then it has one name fewer than there are columns.
-    if names and wide > 1 and (_says_which(first[0], rows, mark) or len(first) == wide - 1):
+    if (names and wide > 1 and (_says_which(first[0], rows, mark) or len(first) == wide - 1)) or (bare and wide == 2):
         ids, rows = _apart(rows, mark)
     elif names and len(first) != wide:
         raise SaccadeError(f"{file} has {len(first)} names in its header and {wide} columns below it.")
+    if classes and wide - bool(ids) == 1:
+        rows = _numbered(str(file), rows, classes)
     values = _numbers(str(file), rows, mark)
     if names and not ids and wide > 2 and _looks_like_ids(values):
         raise SaccadeError(
             f"the first column of {file} ({first[0]}) has a whole number of its own in every row, and looks like one "
             "that says which image a row is of; call it id in the header, or leave it out."
         )
-    return Sheet(str(file), values, lines, ids)
+    return Sheet(str(file), values, lines, ids, first[-values.shape[1] :] if names else ())
 
 
 def _says_which(name: str, rows: list[tuple[int, str]], mark: str | None) -> bool:
@@ -142,6 +147,18 @@ def _apart(rows: list[tuple[int, str]], mark: str | None) -> tuple[list[str], li
     """The first column, and the rows without it."""
     split = [(i, line.strip().split(mark, 1)) for i, line in rows]
     return [cells[0].strip() for _, cells in split], [(i, "".join(cells[1:])) for i, cells in split]
+
+
+def _numbered(file: str, rows: list[tuple[int, str]], classes: Sequence[str]) -> list[tuple[int, str]]:
+    """Labels in words as numbers of the classes that they name; numbers stay what they are."""
+    if all(_number(cell) is not None for _, cell in rows):
+        return rows
+    known = {name: str(i) for i, name in enumerate(classes)}
+    for line, cell in rows:
+        if cell.strip() not in known:
+            one = suggest("class", cell.strip()[:SHOWN], classes)
+            raise SaccadeError(f"{file}, line {line}: {one}")
+    return [(line, known[cell.strip()]) for line, cell in rows]
 
 
 def _looks_like_ids(values: Numbers) -> bool:
@@ -224,7 +241,7 @@ def read_labels(file: str | Path, scores: Sheet) -> NDArray[np.bool_]:
     """(n, classes): which classes an image shows, from numbers of classes or from rows of 0 and 1."""
     import numpy as np
 
-    sheet = read(file)
+    sheet = read(file, scores.names)
     (n, classes), values = scores.values.shape, sheet.values
     if len(values) == 1 < n == values.shape[1] != classes:  # all numbers in one line
         sheet = Sheet(sheet.file, values.T, list(sheet.lines) * n)

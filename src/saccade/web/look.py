@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from saccade import models, shipped
 from saccade.analysis.equivariance import read_grid, stride_of
-from saccade.lab import worker
+from saccade.lab.perform import load as load_run
 from saccade.lab.store import Lab
 from saccade.probes.attention_geometry import quadratic_layers
 from saccade.report.figures import picture as as_png
@@ -155,7 +155,7 @@ def load(lab: Lab, key: str, state: str) -> Loaded:
             model.load_state_dict({k.removeprefix("model."): v for k, v in kept.items() if k.startswith("model.")})
         subject = Subject(model.eval(), images.mean, images.std)
     else:
-        subject = worker.load(lab, run, "cpu", float(state))
+        subject = load_run(lab, run, "cpu", float(state))
     return with_layers(run, state, subject, stock)
 
 
