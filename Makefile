@@ -11,7 +11,8 @@ help:
 	@echo "make lint     ruff and mypy"
 	@echo "make bench    speed against what one would write instead (QUICK=1: under two minutes, writes nothing)"
 	@echo "make docs     the documentation as a site, in site/"
-	@echo "make results  the small run of every study, written to results/"
+	@echo "make results  tables, figures and verdicts of results/ again, from the exported runs and without training"
+	@echo "make campaign trains what the published results still lack (hours); make exports keeps what is finished"
 
 $(VENV)/.core: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PY) -m venv $(VENV)
@@ -67,12 +68,25 @@ docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict  # not quietly: that would hide warnings from --strict too
 	@echo "site/index.html"
 
-STUDIES = digits_on_backgrounds learning_curves attention_as_convolution local_structure block_ablations
+# What results/ shows, study by study and at which scale. The runs behind it lie in results/exports without weights.
+PUBLISHED = digits_on_backgrounds:small learning_curves:large attention_as_convolution:large local_structure:large block_ablations:large
+EACH = set -e; for each in $(PUBLISHED); do study=$${each%%:*}; scale=$${each\#\#*:}; file=results/exports/$$study.jsonl.xz;
 
+# Without training: every table, figure and verdict again from the exported runs.
 results: $(VENV)/.core
-	@set -e; for study in $(STUDIES); do \
-	  $(BIN)/saccade run $$study --scale small --lab $(LAB); \
-	  $(BIN)/saccade report $$study --scale small --lab $(LAB) --format md csv --to results/$$study; \
+	@$(EACH) \
+	  test ! -e $$file || $(BIN)/saccade lab import $$file --lab $(LAB); \
+	  $(BIN)/saccade report $$study --scale $$scale --lab $(LAB) --format md csv --to results/$$study; \
 	done
 
-.PHONY: help demo test slow cluster lint bench docs results
+# Trains what the exported runs lack, which takes hours; stop it at any time, export what is finished, and go on later.
+campaign: $(VENV)/.core
+	@$(EACH) \
+	  test ! -e $$file || $(BIN)/saccade lab import $$file --lab $(LAB); \
+	  $(BIN)/saccade run $$study --scale $$scale --lab $(LAB); \
+	done
+
+exports: $(VENV)/.core
+	@$(EACH) $(BIN)/saccade lab export $$file --study $$study --scale $$scale --lab $(LAB); done
+
+.PHONY: help demo test slow cluster lint bench docs results campaign exports
