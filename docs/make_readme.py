@@ -148,6 +148,25 @@ def models(prefix: str) -> str:
     return "\n".join([*lines, "", f"Right answers on {n:,} test images; one seed each."])
 
 
+def trained(name: str) -> str:
+    """What the verdicts require of each arm, and what it reached: every requirement of learning once."""
+    told = results().get(name)
+    if told is None:
+        return "Not run yet."
+    lines = ["| what must have been learned | reached | met |", "|---|---|---|"]
+    asked: dict[str, dict[str, Any]] = {}
+    for verdict in told["verdicts"]:
+        for one in verdict["requirements"]:
+            if " at least " in one["asks"] and " of the way " in one["asks"]:
+                asked.setdefault(one["asks"], one)
+    for asks, one in asked.items():
+        reached = one["found"].partition(": ")[2] or one["found"]
+        lines.append(f"| {asks} | {reached} | {'yes' if one['met'] else 'no'} |")
+    if not asked:
+        return f"At scale {told['scale']} no claim got as far as its requirements."
+    return f"At scale {told['scale']}:\n\n" + "\n".join(lines)
+
+
 MADE = {"scoreboard": scoreboard, "studies": studies, "picture": picture, "models": models}
 
 
@@ -155,7 +174,7 @@ def text(page: Path) -> str:
     """The page as it should read."""
     prefix = "" if page.parent == ROOT else os.path.relpath(ROOT, page.parent) + "/"
     said = page.read_text("utf-8")
-    made = {**MADE, "what this study says": lambda _: says(page.stem)}
+    made = {**MADE, "what this study says": lambda _: says(page.stem), "trained": lambda _: trained(page.stem)}
     for name, make in made.items():
         marks = rf"(<!-- {name}: made by docs/make_readme.py -->\n).*?(<!-- end of {name} -->)"
         said = re.sub(marks, lambda m, make=make: f"{m[1]}{make(prefix)}\n{m[2]}", said, flags=re.DOTALL)
