@@ -99,18 +99,23 @@ class Learned:
             f"to {goal}{why}"
         )
 
+    @property
+    def _nothing(self) -> Met:
+        found = "no rows; this scale may leave the arm out" if self.optional else "no rows"
+        return Met(Reason.NOT_MEASURED, self.asks, self.optional, found)
+
     def check(self, results: Results) -> Met:
         if self.every:
             values = results.whole.at(metric=self.metric, **self.where).values(self.every)
             if not values:
-                return Met(Reason.NOT_MEASURED, self.asks, self.optional, "no rows")
+                return self._nothing
             each = [replace(self, where=Settings(self.where, **{self.every: v}), every="") for v in values]
             met = [one.check(results) for one in each]
             worst = next((m for m in met if not m.met), met[-1])
             return replace(worst, asks=self.asks, found=worst.found + f", {self.every} {_listed(values)}" * worst.met)
         reached = results.whole.series(self.metric, **self.where)
         if not reached:
-            return Met(Reason.NOT_MEASURED, self.asks, self.optional, "no rows")
+            return self._nothing
         here = stats.estimate(reached)
         goal = self.reaches
         if goal is None:
