@@ -1,8 +1,12 @@
 """The order of imports as one list; torch-free files; no private name crosses a file; files stay short."""
 
 import ast
+import functools
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.xdist_group("architecture")  # every file is parsed once
 ROOT = Path(__file__).parent.parent / "src" / "saccade"
 
 # Bottom to top. A module imports from entries to its left and from rows above; a package's entry covers all its files.
@@ -69,16 +73,24 @@ def rank(entry):
     return next((i, row.index(entry)) for i, row in enumerate(ORDER) if entry in row)
 
 
+@functools.cache
 def imports(path, top_only=False):
     """Absolute names that a file imports."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree, found = parsed(path), []
     for node in tree.body if top_only else ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
+    return found
 
 
+@functools.cache
+def parsed(path):
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@functools.cache
 def own(imported):
     """The saccade module behind an imported name, or nothing."""
     name = imported.removeprefix("saccade.") if imported.startswith("saccade.") else ""

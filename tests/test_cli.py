@@ -1,4 +1,4 @@
-"""The command line as a user meets it: separate processes, exit codes, one sentence for each mistake."""
+"""The command line as a user meets it: exit codes, one sentence for each mistake, and separate processes."""
 
 import json
 import os
@@ -7,6 +7,8 @@ import subprocess
 import sys
 
 import pytest
+
+from saccade.cli import commands
 
 SMOKE = ["run", "digits_on_backgrounds", "--scale", "smoke"]
 DRAWN = ["digits=procedural_digits", "scenes=procedural_textures"]
@@ -107,11 +109,18 @@ def test_a_second_call_trains_nothing(lab):
         (["data", "lst"], 'ACTION is one of list, fetch, verify, not "lst".'),
     ],
 )
-def test_each_mistake_gets_one_sentence_and_exit_code_two(words, says, tmp_path):
-    done = saccade(*words, cwd=tmp_path)
-    assert done.returncode == 2, done.stderr
-    assert says in done.stderr
-    assert "Traceback" not in done.stderr and len(done.stderr.strip().splitlines()) == 1
+def test_each_mistake_gets_one_sentence_and_exit_code_two(words, says, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        commands.main(words)
+    said = capsys.readouterr().err
+    assert ended.value.code == 2 and says in said and len(said.strip().splitlines()) == 1, said
+
+
+def test_a_mistake_ends_the_command_itself_with_the_sentence_and_code_two(tmp_path):
+    done = saccade("train", "lennet", cwd=tmp_path)
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.startswith("saccade: ") and len(done.stderr.strip().splitlines()) == 1
 
 
 @pytest.mark.slow

@@ -217,11 +217,15 @@ SMALL = {
 }  # fmt: skip
 
 
+OF_TRANSFORMERS = pytest.mark.xdist_group("transformers")  # its import takes seconds; one process is enough
+
+
 def transformers_model(kind, **config):
     hf = library("transformers")
     return seeded(lambda: getattr(hf, f"{kind}ForImageClassification")(getattr(hf, f"{kind}Config")(**config)))
 
 
+@OF_TRANSFORMERS
 @pytest.mark.parametrize("how", ["eager", "sdpa"])
 @pytest.mark.parametrize(("kind", "prefix"), [("ViT", 1), ("DeiT", 2)])
 def test_transformers_vit_and_deit(kind, prefix, how, x):
@@ -231,6 +235,7 @@ def test_transformers_vit_and_deit(kind, prefix, how, x):
     assert [(one.heads, one.grid, one.prefix) for one in seen.layers] == [(HEADS, (4, 4), prefix)] * 2
 
 
+@OF_TRANSFORMERS
 @pytest.mark.parametrize("how", ["eager", "sdpa"])
 def test_transformers_swin_has_windows_and_shifts(how, x):
     model = transformers_model(
@@ -248,6 +253,7 @@ def test_transformers_swin_has_windows_and_shifts(how, x):
     ]
 
 
+@OF_TRANSFORMERS
 def test_transformers_convnext_has_none(x):
     model = transformers_model("ConvNext", depths=[1] * 4, hidden_sizes=[8] * 4, num_labels=10)
     assert bits_before_and_inside(model, x, lambda out: out.logits).layers == ()

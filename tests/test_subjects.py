@@ -16,6 +16,7 @@ from saccade.subjects.faster import faster
 from saccade.subjects.find import Found, Wanted, find
 from saccade.subjects.fit import fit, unpack
 
+OF_TRANSFORMERS = pytest.mark.xdist_group("transformers")  # its import takes seconds; one process is enough
 DATA = Source("photos", Settings(of="procedural_textures", hold_out=1000), 0)
 
 
@@ -120,7 +121,7 @@ def test_a_file_that_does_not_import_is_named_with_its_line(tmp_path, text, word
         ("mine.py", "needs the name of a function"),
         ("timm:", "names no model"),
         ("weights.safetensors", "--factory"),
-        ("hf:someone/something", "--download"),
+        pytest.param("hf:someone/something", "--download", marks=OF_TRANSFORMERS),
         ("abcdef", "A subject is"),
     ],
 )
@@ -137,6 +138,7 @@ def test_a_registered_name_without_a_run_is_untrained_and_says_so(tmp_path):
     assert found.trained is False and "untrained" in found.notes[0]
 
 
+@OF_TRANSFORMERS
 def test_transformers_from_a_kind_and_from_a_folder(tmp_path, images):
     transformers = pytest.importorskip("transformers")
     small_vit = {

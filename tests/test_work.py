@@ -61,9 +61,9 @@ def test_a_new_probe_measures_the_old_weights(lab):
     assert not plan.examine(lab, [more]).todo
 
 
-def test_a_diverged_run_is_kept_and_the_rest_goes_on(lab):
+def test_a_diverged_run_is_kept_and_not_done_again(lab):
     bad, good = task(0, optimizer="sgd", lr=1e6), task(1)
-    ended = {e.key: e.kind for e in do(lab, bad, good) if e.kind in ("finished", "diverged")}
+    ended = {e.key: e.kind for one in (bad, good) for e in perform(lab, one) if e.kind in ("finished", "diverged")}
     assert ended == {bad.run.key: "diverged", good.run.key: "finished"}
     table = plan.table_of(lab, [bad, good])
     assert table.gaps[0]["why"].startswith("diverged: ")
@@ -83,11 +83,12 @@ def test_a_model_that_raises_is_marked_failed_and_tried_again_on_request_only(la
     from saccade import registry
 
     registry.load_plugin(str(plugin))
-    broken = task(model="broken")
-    events = do(lab, broken, task(1), plugins=[str(plugin)])
+    broken, diverges = task(model="broken"), task(0, optimizer="sgd", lr=1e6)
+    events = do(lab, broken, diverges, task(1), plugins=[str(plugin)])
     failed = next(e for e in events if e.kind == "failed")
     assert "RuntimeError" in failed.reason
-    assert [e.kind for e in events].count("finished") == 1
+    ends = [e.kind for e in events]
+    assert ends.count("finished") == ends.count("diverged") == 1
     assert plan.examine(lab, [broken]).failed == (broken,)
     assert plan.examine(lab, [broken], retry=True).train == (broken,)
 

@@ -55,6 +55,7 @@ class Card:
 _registered: dict[tuple[str, str], Callable[..., Any]] = {}
 _plugins: dict[tuple[str, str], Card] = {}
 _imported: dict[str, str] = {}  # files that users imported and that registered something, and their modules
+_unread: dict[str, str] = {}  # those of them whose cards have not been read since
 PLUGIN = "saccade_plugin_"  # begins the names of modules that are loaded from files
 
 
@@ -116,14 +117,16 @@ def _note_import(function: Callable[..., Any]) -> None:
     file = getattr(sys.modules.get(module), "__file__", None)
     if module.startswith(("saccade.", PLUGIN)) or file is None:
         return
-    _imported[str(Path(file).resolve())] = module
+    path = str(Path(file).resolve())
+    _imported[path] = _unread[path] = module
 
 
 def imported() -> tuple[str, ...]:
     """The files of such plug-ins, for processes that have to import them too."""
-    for file, module in list(_imported.items()):
+    for file, module in list(_unread.items()):  # once: every look at a card comes by here
         for found in _read_cards(Path(file), module):
             _plugins.setdefault((found.kind, found.name), found)
+        _unread.pop(file, None)
     return tuple(_imported)
 
 

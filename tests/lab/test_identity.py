@@ -22,7 +22,8 @@ def my_cnn(classes: int = 10):
 @pytest.fixture
 def plugin(tmp_path, monkeypatch):
     monkeypatch.setenv("SACCADE_DATA", str(tmp_path / "cache"))
-    monkeypatch.setattr(registry, "_plugins", {})
+    registry.imported()
+    monkeypatch.setattr(registry, "_plugins", dict(registry._plugins))
 
     def write(activation="ReLU", imports=""):
         file = tmp_path / "nets.py"

@@ -62,7 +62,7 @@ def is_here(url):
 
 
 @pytest.fixture(scope="session")
-def exported(lab, tmp_path_factory):
+def exported(lab, report, tmp_path_factory):
     """The whole explorer as files, written by the command."""
     to = tmp_path_factory.mktemp("export") / "site"
     keys = [key_of(lab, "lenet", seed=0, backgrounds=8), key_of(lab, "mha_lenet", seed=0)]

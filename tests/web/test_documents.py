@@ -34,7 +34,7 @@ def task(seed, **recipe):
 
 
 @pytest.fixture(scope="module")
-def explorer(lab):
+def explorer(lab, report):
     made = Explorer(lab)
     made.catalogue.look()
     return made

@@ -18,6 +18,8 @@ from saccade.web.look import Looker, captured, maps_of, seen_from
 from saccade.web.pictures import Stock
 from tests.web.labs import finish, key_of, session_of, weights_of
 
+pytestmark = pytest.mark.xdist_group("look")  # one process makes the lab and draws the images for all of them
+
 
 @pytest.fixture(scope="module")
 def looker(lab):
