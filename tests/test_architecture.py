@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent / "src" / "saccade"
 ORDER = [
     ["errors", "arguments", "spec"],
     ["registry", "stats", "lab.table", "lab.lease", "lab.store"],
-    ["report.figures", "subjects.scores"],
+    ["report.figures", "subjects.sheets", "subjects.scores"],
     ["report.axes", "report.draw", "study", "cli.output", "lab.events", "cli.terminal", "report.budget"],
     [
         "studies",

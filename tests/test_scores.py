@@ -1,6 +1,5 @@
 """Score files from elsewhere: formats, known answers, one sentence for each mistake."""
 
-import io
 import json
 import math
 import os
@@ -145,8 +144,13 @@ def test_a_class_may_be_called_key(tmp_path):
 
 def test_ids_of_both_files_are_compared(tmp_path):
     z = "id,a,b,c\n7,.1,.7,.2\n8,.8,.1,.1\n9,.1,.1,.8\n"
-    with pytest.raises(SaccadeError, match=r'line 3 is of image "9" and .*scores.csv, line 3 of image "8"'):
-        scores.compare(*_files(tmp_path, z, "id,label\n7,1\n9,2\n8,0\n"))
+    with pytest.raises(SaccadeError, match=r'scores.csv, line 4 is of image "9", and .*labels.csv has no such image'):
+        scores.compare(*_files(tmp_path, z, "id,label\n7,1\n6,2\n8,0\n"))
+    with pytest.raises(SaccadeError, match=r'labels.csv, line 4 is of image "7", which an earlier row is of too'):
+        scores.compare(*_files(tmp_path, z, "id,label\n7,1\n9,2\n7,0\n"))
+    with pytest.raises(SaccadeError, match=r'scores.csv, line 4 is of image "9", and .* \(1 of 3 are not in it\)'):
+        scores.compare(*_files(tmp_path, z, "id,label\n7,1\n8,0\n"))
+    assert scores.compare(*_files(tmp_path, z, "id,label\n7,1\n9,2\n8,0\n"))["accuracy"]["right"] == 3
     assert scores.compare(*_files(tmp_path, z, "id,label\n7.0,1\n8,0\n9,2\n"))["accuracy"]["right"] == 3
 
 
@@ -177,7 +181,16 @@ GOOD = "1,2,3\n4,5,6\n7,8,8\n"
         (GOOD, "0\n0.5\n2\n", r"label 0\.5"),
         (GOOD, "0,1,0\n0,2,0\n1,0,0\n", "line 2 should have only 0 and 1"),
         (GOOD, "0,1,0\n0,0,0\n1,0,0\n", "line 2 should have only 0 and 1, with at least one 1"),
-        (GOOD, "cat\ndog\nfrog\n", 'line 2, column 1 is "dog", not a number'),
+        (GOOD, "cat\ndog\nfrog\n", 'line 2, column 1 is "dog", not a number; labels in words need a header'),
+        (
+            "a,b,label\n.1,.9,1\n.9,.1,0\n",
+            "1\n0\n",
+            r"column 3 of .* \(label\) .*looks like labels",
+        ),
+        (".1,.7,.2,1\n.8,.1,.1,0\n.1,.1,.8,2\n", "1\n0\n2\n", "column 4 of .* looks like labels"),
+        ("file,answer\na.png,cat\nb.png,dog\n", "0\n1\n", 'line 2, column 2 is "cat", not a number; give plain'),
+        ("0.1,,0.3\n0.2,0.3,0.4\n", "0\n", "line 1, column 2 is empty; give plain numbers"),
+        ('a,b,c\n1,2,"3\n4,5,6\n', "0\n", "quote that is not closed"),
     ],
 )
 def test_one_sentence_for_each_mistake(z, y, says, tmp_path):
@@ -191,16 +204,87 @@ def test_files_that_are_none(tmp_path):
     good.write_text(GOOD)
     with pytest.raises(SaccadeError, match="No such file"):
         scores.compare(tmp_path / "no.csv", good)
-    binary = io.BytesIO()
-    np.save(binary, np.eye(3))
-    (tmp_path / "z.npy").write_bytes(binary.getvalue())
+    np.savez(tmp_path / "z.npz", z=np.eye(3))
     with pytest.raises(SaccadeError, match="not a text file"):
-        scores.compare(tmp_path / "z.npy", good)
+        scores.compare(tmp_path / "z.npz", good)
     (tmp_path / "y.csv").write_text("0\n1\n2\n")
     with pytest.raises(SaccadeError, match="did you mean top_k_matching"):
         scores.compare(good, tmp_path / "y.csv", probes=("topk_matching",))
     with pytest.raises(SaccadeError, match="k must be between 1 and the number of classes, 3"):
         scores.compare(good, tmp_path / "y.csv", probes=("top_k_matching",), k=4)
+
+
+SHEET = "name,cat,dog,frog\na.png,.1,.7,.2\nb.png,.8,.1,.1\nc.png,.1,.1,.8\nd.png,.1,.2,.7\n"  # 3 of 4 are right
+WORDS = "name,label\na.png,dog\nb.png,cat\nc.png,frog\nd.png,dog\n"
+
+
+def _reversed(text):
+    first, *rest = text.splitlines()
+    return "\n".join([first, *rest[::-1]])
+
+
+AS_THEY_COME = {
+    "words": (SHEET, WORDS),
+    "no header": (SHEET.partition("\n")[2], "a.png,1\nb.png,0\nc.png,2\nd.png,1\n"),
+    "no header in the labels": (SHEET, WORDS.partition("\n")[2]),
+    "another order": (SHEET, _reversed(WORDS)),
+    "folders in one": (SHEET, _reversed(WORDS).replace("\n", "\nval/dogs/")),
+    "a table about the images": (SHEET, "name,split,label\na.png,v,1\nb.png,v,0\nc.png,v,2\nd.png,v,1\n"),
+    "decimal commas": (SHEET.replace(",", ";").replace(".1", "0,1").replace(".7", "0,7"), WORDS.replace(",", ";")),
+    "quotes of a word processor": (SHEET.replace("a.png", "“a, b.png”"), WORDS.replace("a.png", "“a, b.png”")),
+    "a header of numbers": (SHEET.replace("cat,dog,frog", "4,8,15"), "1\n0\n2\n1\n"),
+    "spaces, and no name for images": (SHEET.replace("name,", "").replace(",", " "), WORDS),
+    "an unknown word for images": (SHEET.replace("name", "photo"), WORDS.replace("name", "photo")),
+}
+
+
+@pytest.mark.parametrize("kind", AS_THEY_COME)
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "cp1252"])
+def test_files_as_they_come(kind, encoding, tmp_path):
+    if encoding == "cp1252" and kind.startswith("quotes"):
+        pytest.skip("that encoding has other numbers for these quotes")
+    z, y = tmp_path / "scores.csv", tmp_path / "labels.csv"
+    for file, text in zip((z, y), AS_THEY_COME[kind], strict=True):
+        file.write_bytes(text.replace("frog", "grün").replace("\n", "\r\n").encode(encoding))
+    told = scores.compare(z, y)
+    assert (told["n"], told["classes"], told["accuracy"]["right"]) == (4, 3, 3)
+
+
+def test_the_first_image_is_not_taken_for_a_header(tmp_path):
+    """Both files without a header: one image fewer in both would go unnoticed."""
+    files = _files(tmp_path, "beach.png,0,1\nwood.png,0.5,0.1\n", "beach.png,0\nwood.png,0\n")
+    assert scores.compare(*files)["accuracy"] == {**scores.compare(*files)["accuracy"], "n": 2, "right": 1}
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+def test_arrays_of_numpy(kind, tmp_path):
+    z, y = _reported()
+    np.save(tmp_path / "z.npy", z.astype(kind))
+    np.save(tmp_path / "y.npy", y)
+    assert scores.compare(tmp_path / "z.npy", tmp_path / "y.npy")["top_k_matching"]["histogram"] == REPORTED
+    np.save(tmp_path / "index.npy", np.argmax(z, 1))
+    assert scores.compare(tmp_path / "z.npy", tmp_path / "index.npy")["accuracy"]["value"] == 1
+
+
+@pytest.mark.parametrize(
+    ("array", "says"),
+    [
+        (
+            np.array([{}], dtype=object),
+            r"as an array of numbers \(Object arrays.*; save it with numpy.save",
+        ),
+        (np.zeros((2, 2, 2)), r"shape \(2, 2, 2\) and type float64; one row of numbers per image"),
+        (np.array(["a", "b"]), "one row of numbers per image"),
+        (np.array([[1, np.nan], [0, 1]]), r"z\.npy, row 1, column 2 is not a number \(NaN\)"),
+    ],
+)
+def test_arrays_that_are_no_scores(array, says, tmp_path):
+    np.save(tmp_path / "z.npy", array, allow_pickle=True)
+    with pytest.raises(SaccadeError, match=says):
+        scores.read_scores(tmp_path / "z.npy")
+    (tmp_path / "z.npy").write_bytes((tmp_path / "z.npy").read_bytes()[:70])
+    with pytest.raises(SaccadeError, match="cannot be read as an array"):
+        scores.read_scores(tmp_path / "z.npy")
 
 
 def _saccade(*words):

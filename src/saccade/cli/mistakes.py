@@ -14,6 +14,8 @@ from tyro.conf import Positional
 
 from saccade.errors import quoted, suggest
 
+# What a word without a flag was probably meant for.
+INSTEAD = {"probe": ", as it reads score files (--scores FILE --labels FILE); saccade profile SUBJECT asks a model"}
 _POSITIONAL = typing.get_args(Positional[str])[1]
 
 
@@ -95,7 +97,7 @@ def _mistakes(command: str, known: Sequence[Parameter], words: Sequence[str]) ->
                 yield f"{word} needs a value."
             yield from (f"{word} takes {t}, not {quoted(v)}." for v in values if (t := option.refuses(v)))
         elif not free:
-            yield f"saccade {command} has no place for {quoted(word)}."
+            yield f"saccade {command} has no place for {quoted(word)}{INSTEAD.get(command, '')}."
         else:
             place = free[0] if free[0].several else free.pop(0)
             given.add(place.name)

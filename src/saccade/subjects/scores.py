@@ -5,16 +5,15 @@ Among equal scores the class with the lower number comes first; `ties` counts th
 
 from __future__ import annotations
 
+import dataclasses
 import math
-import re
-import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from saccade import stats
 from saccade.errors import SaccadeError, quoted, suggest
+from saccade.subjects.sheets import ANSWER, LABEL, Sheet, read
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,32 +22,7 @@ if TYPE_CHECKING:
     Numbers = NDArray[np.float64]
 
 PROBES = ("accuracy", "top_k_matching")
-INDEX = {
-    "",
-    "index",
-    "id",
-    "idx",
-    "unnamed: 0",
-    "row",
-}  # what a header calls a column that says which image a row is of
-# So may these, also as a part of a name as in image_id; but a class may be called so too, and the cells decide.
-PERHAPS = {
-    *INDEX,
-    "ids",
-    "image",
-    "img",
-    "picture",
-    "sample",
-    "file",
-    "filename",
-    "name",
-    "path",
-    "uid",
-    "key",
-    "number",
-}
 K = 4  # where labels do not say how many classes an image shows
-SHOWN = 40  # characters of a cell that a sentence quotes
 
 
 def top(scores: NDArray[Any], k: int) -> NDArray[np.bool_]:
@@ -78,184 +52,56 @@ def ties(scores: NDArray[Any], k: int) -> int:
     return int((ordered[:, k - 1] == ordered[:, k]).sum())
 
 
-@dataclass(frozen=True)
-class Sheet:
-    """The numbers of a file, the line that each row stands on, and which images the rows are of, where it says so."""
-
-    file: str
-    values: Numbers
-    lines: Sequence[int]
-    ids: Sequence[str] = ()
-    names: Sequence[str] = ()  # of its columns of numbers, where a header gives them
-
-    def where(self, row: int) -> str:
-        return f"{self.file}, line {self.lines[row]}"
-
-
-def read(file: str | Path, classes: Sequence[str] = ()) -> Sheet:
-    """Numbers separated by commas, semicolons, tabs or spaces; lines that begin with # are passed over.
-
-    A first line that is not all numbers, or that counts the columns 0, 1, 2 ..., is a header. Where a header calls the
-    first column by nothing, or by a word such as index or image_id, that column says which image a row is of. Where
-    `classes` are named, one of these names stands for its number in a column of labels.
-    """
-    text = _text(Path(file)).replace('"', "")
-    rows = [(i, line) for i, line in enumerate(text.splitlines(), 1) if not line.lstrip().startswith("#")]
-    while rows and not rows[-1][1].strip():
-        rows.pop()
-    if not rows:
-        raise SaccadeError(f"{file} has no numbers in it.")
-    for i, line in rows:
-        if not line.strip():
-            raise SaccadeError(f"{file}, line {i} is empty; every image needs its row.")
-    mark = next((m for m in (",", ";", "\t") if m in rows[0][1]), None)
-    first, names = _cells(rows[0][1], mark), False
-    counted = len(first) > 2 and first == [str(i) for i in range(len(first))]
-    bare = len(first) <= 2 and first[-1] in classes  # labels in words, without a header
-    if counted or (any(_number(cell) is None for cell in first) and not bare):
-        rows, names = rows[1:], True
-        if not rows:
-            raise SaccadeError(f"{file} has a header and no numbers below it.")
-    lines, wide = [i for i, _ in rows], len(_cells(rows[0][1], mark))
-    ids: Sequence[str] = ()
-    # A header of spaces cannot show an empty name; then it has one name fewer than there are columns.
-    if (names and wide > 1 and (_says_which(first[0], rows, mark) or len(first) == wide - 1)) or (bare and wide == 2):
-        ids, rows = _apart(rows, mark)
-    elif names and len(first) != wide:
-        raise SaccadeError(f"{file} has {len(first)} names in its header and {wide} columns below it.")
-    if classes and wide - bool(ids) == 1:
-        rows = _numbered(str(file), rows, classes)
-    values = _numbers(str(file), rows, mark)
-    if names and not ids and wide > 2 and _looks_like_ids(values):
-        raise SaccadeError(
-            f"the first column of {file} ({first[0]}) has a whole number of its own in every row, and looks like one "
-            "that says which image a row is of; call it id in the header, or leave it out."
-        )
-    return Sheet(str(file), values, lines, ids, first[-values.shape[1] :] if names else ())
-
-
-def _says_which(name: str, rows: list[tuple[int, str]], mark: str | None) -> bool:
-    """Whether the first column, of this name, says which image a row is of."""
-    lower = name.lower()
-    if lower in INDEX or not any(part in PERHAPS for part in re.split(r"[^a-z0-9]+", lower) if part):
-        return lower in INDEX
-    numbers = [_number(_cells(line, mark)[0]) for _, line in rows]
-    return all(n is None or n == round(n) for n in numbers if n is None or math.isfinite(n))
-
-
-def _apart(rows: list[tuple[int, str]], mark: str | None) -> tuple[list[str], list[tuple[int, str]]]:
-    """The first column, and the rows without it."""
-    split = [(i, line.strip().split(mark, 1)) for i, line in rows]
-    return [cells[0].strip() for _, cells in split], [(i, "".join(cells[1:])) for i, cells in split]
-
-
-def _numbered(file: str, rows: list[tuple[int, str]], classes: Sequence[str]) -> list[tuple[int, str]]:
-    """Labels in words as numbers of the classes that they name; numbers stay what they are."""
-    if all(_number(cell) is not None for _, cell in rows):
-        return rows
-    known = {name: str(i) for i, name in enumerate(classes)}
-    for line, cell in rows:
-        if cell.strip() not in known:
-            one = suggest("class", cell.strip()[:SHOWN], classes)
-            raise SaccadeError(f"{file}, line {line}: {one}")
-    return [(line, known[cell.strip()]) for line, cell in rows]
-
-
-def _looks_like_ids(values: Numbers) -> bool:
-    import numpy as np
-
-    first, rest = values[:, 0], values[:, 1:]
-    whole = bool((first == np.round(first)).all()) and len(np.unique(first)) == len(first)
-    return whole and len(first) > 2 and not bool((rest == np.round(rest)).all())
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text("utf-8-sig")
-    except UnicodeDecodeError:
-        raise SaccadeError(f"{file} is not a text file; give numbers as text, comma or space separated.") from None
-    except OSError as error:
-        raise SaccadeError(f"{file} cannot be read ({error.strerror}); give the path of a text file.") from None
-
-
-def _cells(line: str, mark: str | None) -> list[str]:
-    return [cell.strip() for cell in line.split(mark)]
-
-
-def _number(cell: str) -> float | None:
-    try:
-        return float(cell)
-    except ValueError:
-        return None
-
-
-def _numbers(file: str, rows: list[tuple[int, str]], mark: str | None) -> Numbers:
-    import numpy as np
-
-    try:  # numpy's own reader is quick, and silent about where it stopped
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")  # as for a file without any number
-            values = np.loadtxt([line for _, line in rows], float, comments=None, delimiter=mark, ndmin=2)
-    except (ValueError, UserWarning):
-        values = np.array(list(_slowly(file, rows, mark)))
-    wrong = np.argwhere(~np.isfinite(values))
-    if len(wrong):
-        row, column = wrong[0].tolist()
-        what = "not a number (NaN)" if np.isnan(values[row, column]) else "infinite"
-        raise SaccadeError(
-            f"{file}, line {rows[row][0]}, column {column + 1} is {what}; "
-            "leave out images without an answer in both files."
-        )
-    return values
-
-
-def _slowly(file: str, rows: list[tuple[int, str]], mark: str | None) -> Iterator[list[float]]:
-    wide = len(_cells(rows[0][1], mark))
-    for i, line in rows:
-        cells = _cells(line, mark)
-        if len(cells) != wide:
-            raise SaccadeError(f"{file}, line {i} has {len(cells)} columns and the first row has {wide}.")
-        for column, cell in enumerate(cells, 1):
-            if _number(cell) is None:
-                what = f'"{cell[:SHOWN]}", not a number' if cell else "empty"
-                raise SaccadeError(f"{file}, line {i}, column {column} is {what}.")
-        yield [float(cell) for cell in cells]
-
-
 def read_scores(file: str | Path) -> Sheet:
     """(n, classes), one row per image."""
     import numpy as np
 
     sheet = read(file)
-    n, classes = sheet.values.shape
+    values, (n, classes) = sheet.values, sheet.values.shape
     if classes < 2:
         raise SaccadeError(f"{file} has one column; scores need one for each class.")
-    if n > 2 and np.array_equal(sheet.values[:, 0] - sheet.values[0, 0], np.arange(n)):
+    if n > 2 and np.array_equal(values[:, 0] - values[0, 0], np.arange(n)):
         raise SaccadeError(
             f"the first column of {file} counts its rows and is no score; leave it out, or name it index in a header."
         )
+    whole = (values == np.round(values)).all(0)
+    for column in np.flatnonzero(whole).tolist():
+        rest = np.delete(values, column, 1)
+        named = sheet.names and sheet.names[column].lower() in LABEL | ANSWER
+        shares = values[:, column].max() > 1 and rest.min() >= 0 and rest.max() <= 1 and not whole.all()
+        if named or shares:
+            called = f" ({sheet.names[column]})" if sheet.names else ""
+            raise SaccadeError(
+                f"column {bool(sheet.ids) + column + 1} of {file}{called} holds whole numbers and looks like labels, "
+                "not scores; leave it out, and give labels as a file of their own."
+            )
     return sheet
 
 
 def read_labels(file: str | Path, scores: Sheet) -> NDArray[np.bool_]:
-    """(n, classes): which classes an image shows, from numbers of classes or from rows of 0 and 1."""
+    """(n, classes): which classes an image shows, from numbers of classes or from rows of 0 and 1.
+
+    Where both files say which image a row is of, rows are taken in the order of the scores.
+    """
     import numpy as np
 
-    sheet = read(file, scores.names)
+    sheet = read(file, scores.names, labels=True)
     (n, classes), values = scores.values.shape, sheet.values
     if len(values) == 1 < n == values.shape[1] != classes:  # all numbers in one line
-        sheet = Sheet(sheet.file, values.T, list(sheet.lines) * n)
+        sheet = dataclasses.replace(sheet, values=values.T, lines=list(sheet.lines) * n)
         values = sheet.values
     if values.shape[1] not in (1, classes):
         raise SaccadeError(
             f"{file} has {values.shape[1]} columns and {scores.file} has {classes}; labels are one "
             f"number of a class a row, or {classes} numbers 0 or 1."
         )
+    if sheet.ids and scores.ids:
+        sheet = _in_order(sheet, scores)
+        values = sheet.values
     if len(values) != n:
         raise SaccadeError(
             f"{file} has {len(values)} rows and {scores.file} has {n}; both need one row per image, in the same order."
         )
-    _same_images(sheet, scores)
     if values.shape[1] == classes:
         wrong = np.flatnonzero(~np.isin(values, (0, 1)).all(1) | ~values.any(1))
         if len(wrong):
@@ -273,14 +119,40 @@ def read_labels(file: str | Path, scores: Sheet) -> NDArray[np.bool_]:
     return shown
 
 
-def _same_images(labels: Sheet, scores: Sheet) -> None:
-    """Where both files say which image a row is of, they must say the same."""
-    for row, (one, other) in enumerate(zip(labels.ids, scores.ids, strict=False)):
-        if one != other and (_number(one) is None or _number(one) != _number(other)):
+def _in_order(labels: Sheet, scores: Sheet) -> Sheet:
+    """The labels in the order of the scores. Each image of the one file must be in the other, once."""
+    wanted, given = _names(scores.ids), _names(labels.ids)
+    if not set(wanted) & set(given):  # one with folders, the other without
+        wanted, given = ([name.replace("\\", "/").rpartition("/")[2] for name in names] for names in (wanted, given))
+    if wanted == given:
+        return labels
+    for sheet, names in ((scores, wanted), (labels, given)):
+        if len(set(names)) < len(names):
+            row = next(i for i, name in enumerate(names) if name in names[:i])
             raise SaccadeError(
-                f"{labels.where(row)} is of image {quoted(one)} and {scores.where(row)} of image {quoted(other)}; both "
-                "files need the same images in the same order."
+                f"{sheet.where(row)} is of image {quoted(sheet.ids[row])}, which an earlier row is of too; give each "
+                "image one row."
             )
+    for sheet, names, other, others in ((scores, wanted, labels, given), (labels, given, scores, wanted)):
+        if missing := set(names) - set(others):
+            row = next(i for i, name in enumerate(names) if name in missing)
+            raise SaccadeError(
+                f"{sheet.where(row)} is of image {quoted(sheet.ids[row])}, and {other.file} has no such image "
+                f"({len(missing)} of {len(names)} are not in it); both files need the same images."
+            )
+    place = {name: row for row, name in enumerate(given)}
+    order = [place[name] for name in wanted]
+    return dataclasses.replace(
+        labels,
+        values=labels.values[order],
+        lines=[labels.lines[row] for row in order],
+        ids=[labels.ids[row] for row in order],
+    )
+
+
+def _names(ids: Sequence[str]) -> list[str]:
+    """7 and 7.0 are one image."""
+    return [f"{float(one):g}" if one.replace(".", "", 1).isdigit() else one for one in ids]
 
 
 def compare(scores: str | Path, labels: str | Path, probes: Sequence[str] = (), k: int = 0) -> dict[str, Any]:
