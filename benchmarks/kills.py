@@ -1,8 +1,9 @@
 """Kills at random moments, in numbers: trials of benchmarks/reliability.py.
 
-Rounds of eight short runs are disturbed until they are finished, each in a lab of its own. After every kill the weights
-of finished runs must be as they were; after every round all files but logs, environments and times must be those of an
-undisturbed lab, to the bit. `python -m benchmarks.kills WHERE LAB` is the command that is killed.
+Rounds of eight short runs are disturbed until they are finished, each in a lab of its own. From the moment that a run
+is finished its weights must stay as they are; after every round no run may have ended twice, and all files but logs,
+environments and times must be those of an undisturbed lab, to the bit. `python -m benchmarks.kills WHERE LAB` is the
+command that is killed.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ SAVE_EVERY = "0.3"  # seconds: kills then hit moments of saving too
 KINDS = {  # what is killed, how often
     "a worker process": 40,
     "a command and all its workers": 20,
+    "a command alone, whose workers go on without it": 20,
     "a worker process of Ray": 60,
-    "a Ray node": 40,
+    "a Ray node": 20,
     "a command while its work is on Ray": 20,
     "the supervisor on Ray": 20,
 }
@@ -97,11 +99,13 @@ def finished(lab: Lab) -> list[Path]:
 
 def trained(lab: Lab) -> dict[str, str]:
     """Weights of finished runs: these may never change again, whatever is still being measured."""
-    return {
-        p.parent.name: hashlib.sha256((p.parent / "weights.safetensors").read_bytes()).hexdigest()
-        for p in lab.root.glob("runs/*/done.json")
-        if (p.parent / "weights.safetensors").exists()
-    }
+    return {f.name: hashlib.sha256((f / "weights.safetensors").read_bytes()).hexdigest() for f in finished(lab)}
+
+
+def ended_twice(lab: Lab) -> list[str]:
+    """Runs whose training ended more than once: the second one was work for nothing, and perhaps two at a time."""
+    ends = {p.parent.name: p.read_text("utf-8").count('"event": "finished"') for p in lab.root.glob("runs/*/log.jsonl")}
+    return [key for key, times in ends.items() if times > 1]
 
 
 def under_way(lab: Lab) -> list[str]:
@@ -153,13 +157,16 @@ def strike(kind: str, draw: random.Random, lab: Lab, command: Command, nodes: An
         killed = [kill(pid) for pid in (command.process.pid, *children(command.process.pid))]
         command.again()
         return all(killed)
+    if kind == "a command alone, whose workers go on without it":
+        killed_it = kill(command.process.pid)
+        command.again()
+        return killed_it
     if kind == "a worker process of Ray":
         holder = lab.holder(draw.choice(busy))
         return bool(holder) and kill(holder["pid"])
     if kind == "a Ray node":  # with its workers, which would outlive its daemon for a while
         node = nodes.list_all_nodes()[-1]
-        raylet = next(p.process.pid for name, ps in node.all_processes.items() if name == "raylet" for p in ps)
-        for pid in children(raylet):
+        for pid in children(raylet_of(node)):
             kill(pid)
         nodes.remove_node(node, allow_graceful=False)
         nodes.add_node(num_cpus=1)
@@ -168,12 +175,23 @@ def strike(kind: str, draw: random.Random, lab: Lab, command: Command, nodes: An
         done = kill(command.process.pid)
         command.again()
         return done
-    import ray
+    return any(kill(pid) for pid in supervisors(nodes))
 
-    with contextlib.suppress(ValueError):  # not there yet
-        ray.kill(ray.get_actor(f"storm-{lab.root}", namespace="saccade"), no_restart=False)
-        return True
-    return False
+
+def supervisors(nodes: Any) -> list[int]:
+    """Processes of the actor, on whatever node; Ray names a worker after what it does."""
+    below = [pid for node in nodes.list_all_nodes() for pid in children(raylet_of(node))]
+    return [pid for pid in below if title(pid).startswith("ray::Supervisor")]
+
+
+def title(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_text("utf-8", "replace")
+    return ""
+
+
+def raylet_of(node: Any) -> int:
+    return next(p.process.pid for name, ps in node.all_processes.items() if name == "raylet" for p in ps)
 
 
 def storm(kind: str, kills: int, folder: Path, piece: int = 0) -> tuple[int, tuple[str, ...]]:
@@ -189,24 +207,32 @@ def _storm(kind: str, kills: int, folder: Path, nodes: Any, draw: random.Random)
         rounds += 1
         lab = Lab(folder / f"lab{rounds}").open()
         command, began = Command(nodes.address if nodes else "local", lab.root), time.monotonic()
+        known: dict[str, str] = {}  # weights as they were when their run was first seen finished
         while len(finished(lab)) < len(calm) or command.process.poll() is None:
             if command.process.poll() is not None:
                 command.again()
             if time.monotonic() - began > PATIENCE:
                 kill(command.process.pid)
                 return done, (*lost, f"round {rounds} did not end in {PATIENCE:.0f} s")
-            time.sleep(draw.uniform(0.2, 2.5))
-            before = trained(lab)
+            # A command is started again each time: some are killed at their start, others at work.
+            time.sleep(draw.uniform(0.2, 12.0 if kind.startswith("a command") else 2.5))
             if done < kills and strike(kind, draw, lab, command, nodes):
                 done += 1
-                after = trained(lab)
-                lost += [f"finished run {key} was gone or changed" for key in before if after.get(key) != before[key]]
-                print(f"{done}/{kills} {kind}; {len(after)} of {len(calm)} runs finished", flush=True)
+                print(f"{done}/{kills} {kind}; {len(finished(lab))} of {len(calm)} runs finished", flush=True)
+            now = trained(lab)
+            lost += _changed(known, now)
+            known = {**now, **known}
+        lost += _changed(known, trained(lab))
+        lost += [f"run {key} was done twice" for key in ended_twice(lab)]
         found = results(lab)
         lost += [f"run {key} ended with other results" for key in calm if found.get(key) != calm[key]]
         lost += [f"run {key} is one too many" for key in found.keys() - calm.keys()]
         shutil.rmtree(lab.root)
     return done, tuple(lost)
+
+
+def _changed(known: dict[str, str], now: dict[str, str]) -> list[str]:
+    return [f"finished run {key} was gone or changed" for key in known if now.get(key) != known[key]]
 
 
 @functools.cache

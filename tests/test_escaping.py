@@ -26,6 +26,8 @@ def raw(text):
 def test_visible_shows_every_control_character_and_changes_nothing_else():
     assert visible("\x1b[2J") == r"\x1b[2J" and visible("\u202e") == r"\u202e" and visible("\ud800") == r"\ud800"
     plain = "Größe ± 3 → 5\n\tπ “quoted” 😀 日本語"
+    hiding = ["\xad", "\u2063", "\u206f", "\ufff9", "\U000e0041"]  # letters that are there and not to be seen
+    assert [visible(c) for c in hiding] == [r"\xad", r"\u2063", r"\u206f", r"\ufff9", r"\U000e0041"]
     assert visible(plain) == plain and not raw(visible(EVIL)) and not raw(quoted(EVIL))
 
 
@@ -74,12 +76,21 @@ def test_markdown_ends_no_table_link_or_code_block():
     assert "\n````sh\n" in text and text.rstrip().endswith("````")  # longer than what it holds
 
 
-@pytest.mark.parametrize("text", ["=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1+1", "\r=1+1"])
+@pytest.mark.parametrize("text", ["=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1+1", "\r=1+1", "\n=1+1", "＝1+1"])
 def test_a_spreadsheet_runs_nothing(text):
-    rows = [{"metric": text, "value": 1.0, "n": 1, "arm": text, "model": "m", "data": "d", "seed": 0, "run": "r"}]
+    rows = [
+        {text: 1, "metric": text, "value": 1.0, "n": 1, "arm": text, "model": "m", "data": "d", "seed": 0, "run": "r"}
+    ]
     for made in (Table(tuple(rows)).to_csv(), to_csv(rows)):
         (read,) = csv.DictReader(io.StringIO(made))
-        assert read["arm"][0] not in "=+-@\t\r" and not raw(made)
+        heads = [name[0] for name in read]  # a condition of a row from elsewhere is the head of a column
+        assert not {read["arm"][0], *heads} & set("=+-@\t\r\n＝") and not raw(made)
+
+
+def test_an_empty_line_ends_no_html_in_markdown():
+    words = "first\n\n# a heading\n\n| a | table |"
+    text = writers.to_markdown(Document("q", "s", "small", (), "", (Fold("id", words, words, words, ()),)))
+    assert not [line for line in text.splitlines()[2:] if line.startswith(("#", "|"))]
 
 
 def test_numbers_in_csv_stay_numbers():

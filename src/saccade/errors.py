@@ -28,16 +28,21 @@ def suggest(kind: str, name: object, known: Iterable[str], where: str = "") -> s
 
 
 # What moves a cursor, sets a title, or turns, hides or joins text is not for pages and terminals; lines and tabs are.
+# (The last range are letters that no font shows. Joiners inside of words and emoji, u200c and u200d, stay.)
 HIDDEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff\ud800-\udfff]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff"
+    "\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
 
 
 def visible(text: str) -> str:
     """Text from outside as it may be shown: control characters become what one would type for them."""
-    return HIDDEN.sub(
-        lambda found: f"\\x{ord(found[0]):02x}" if ord(found[0]) < 256 else f"\\u{ord(found[0]):04x}", text
-    )
+    return HIDDEN.sub(_typed, text)
+
+
+def _typed(found: re.Match[str]) -> str:
+    number = ord(found[0])
+    return f"\\x{number:02x}" if number < 2**8 else f"\\u{number:04x}" if number < 2**16 else f"\\U{number:08x}"
 
 
 def quoted(value: object) -> str:

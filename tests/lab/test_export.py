@@ -4,6 +4,7 @@ import hashlib
 import json
 import lzma
 import shutil
+import tracemalloc
 
 import pytest
 
@@ -82,6 +83,10 @@ def rewritten(source, target, change):
     target.write_bytes(lzma.compress(text.encode()))
 
 
+def a_row(document):
+    return next(rows["rows"][0] for rows in document["rows"].values() if rows["rows"])
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -90,15 +95,71 @@ def rewritten(source, target, change):
         lambda d: d["described"]["run"].update(seed=99),
         lambda d: d.update(rows=[1]),
         lambda d: d.pop("done"),
+        lambda d: d["done"].update(outcome="won"),
+        lambda d: d["done"].update(seconds="\x1b[2J"),
+        lambda d: d["done"].update(seconds=float("nan")),
+        lambda d: d["done"].pop("reason"),
+        lambda d: d["done"].update(sha256="of something else"),
+        lambda d: d["described"].pop("facts"),
+        lambda d: d["described"].update(facts=[]),
+        lambda d: d["described"]["facts"].update(versions=["model"]),
+        lambda d: d["described"].update(later="now"),
+        lambda d: a_row(d).update(value=float("inf")),
+        lambda d: a_row(d).update(value=10**400),
+        lambda d: a_row(d).update(at={"split": {"deep": []}}),
+        lambda d: next(iter(d["rows"].values())).update(version="1"),
+        lambda d: d["rows"].update({"accuracy.json\n": next(iter(d["rows"].values()))}),
     ],
 )
 def test_a_hostile_export_writes_nothing(tmp_path, change):
     lab, _ = a_lab(tmp_path / "a", 1)
     export.write(lab, tmp_path / "x")
     rewritten(tmp_path / "x", tmp_path / "y", change)
-    with pytest.raises(DamagedFile, match="does not match its key"):
+    with pytest.raises(DamagedFile, match="is not what its key says"):
         export.read(Lab(tmp_path / "b"), tmp_path / "y")
     assert not (tmp_path / "b").exists()
+
+
+def packed(target, *lines):
+    """An export of these lines with a checksum that is right."""
+    text = "".join(line + "\n" for line in (json.dumps({"format": export.FORMAT}), *lines))
+    text += json.dumps({"sha256": hashlib.sha256(text.encode()).hexdigest()}) + "\n"
+    target.write_bytes(lzma.compress(text.encode()))
+    return target
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"study": "../../x/registration.json", "document": {}},
+        {"study": "a/b/registration.json\n", "document": {}},
+        {"study": "a/b/registration.json", "document": [1]},
+        {"study": "a/b/registration.json"},
+        {"study": 5, "document": {}},
+        {"neither": 1},
+        [1],
+        None,
+    ],
+)
+def test_a_file_of_a_study_is_one_or_nothing_is_written(tmp_path, line):
+    with pytest.raises(DamagedFile, match="export it again"):
+        export.read(Lab(tmp_path / "b"), packed(tmp_path / "x", json.dumps(line)))
+    assert not (tmp_path / "b").exists()
+
+
+def test_a_small_file_that_unpacks_to_much_takes_little_memory(tmp_path):
+    """Runs of one seed each, 60 MB of them: what is kept while they are checked is one line."""
+    lab, _ = a_lab(tmp_path / "a", 1)
+    export.write(lab, tmp_path / "x")
+    line = lzma.decompress((tmp_path / "x").read_bytes()).decode().splitlines()[1]
+    many = packed(tmp_path / "y", *[line[:-1] + ',"padding":"' + " " * 200_000 + '"}'] * 300)
+    assert many.stat().st_size < 100_000
+    tracemalloc.start()
+    try:
+        assert len(export.read(Lab(tmp_path / "b"), many).already_here) == 299
+        assert tracemalloc.get_traced_memory()[1] < 20e6
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("spoil", [lambda b: b[:-20], lambda b: b"no xz", lambda b: b""])

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from saccade.lab.store import TRAINING, Lab, seal, unseal, write_atomic
-from saccade.spec import DamagedFile, Probe, Recipe, Run, SaccadeError, Settings
+from saccade.spec import DamagedFile, Probe, Recipe, Run, SaccadeError, Settings, plain
 
 PROBE = Probe("accuracy", n=3)
 
@@ -275,3 +275,30 @@ def test_an_unwritable_or_full_place_is_one_sentence(tmp_path, monkeypatch):
     with pytest.raises(SaccadeError, match="no space left"):
         Lab(tmp_path / "lab").open()
     assert list((tmp_path / "lab").glob(".*tmp")) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "document"),
+    [
+        ("done.json", {"outcome": "won", "reason": "", "seconds": 1.0, "step": 1, "files": {}}),
+        ("done.json", {"outcome": "finished", "reason": "", "step": 1, "files": {}}),
+        ("run.json", {"run": plain(a_run())}),
+        ("run.json", {"run": plain(a_run()), "facts": {"versions": [1]}}),
+        (f"rows/{PROBE.key}.json", {"probe": "accuracy", "settings": {}, "version": 1, "rows": [{"metric": "x"}]}),
+        (f"rows/{PROBE.key}.json", {"probe": "accuracy", "settings": {}, "rows": []}),
+        (f"failures/{PROBE.key}.json", {"probe": "accuracy", "version": 1}),
+    ],
+)
+def test_a_right_checksum_does_not_make_a_document_right(tmp_path, name, document):
+    """Whoever changes a file can change its checksum: what is read of another's lab is checked for its shape too."""
+    lab, key = Lab(tmp_path).open(), a_run().key
+    write_atomic(lab.folder(key) / name, seal(document))
+    read = {
+        "done.json": lambda: lab.done(key),
+        "run.json": lambda: lab.described(key),
+        f"rows/{PROBE.key}.json": lambda: lab.rows(key, PROBE),
+        f"failures/{PROBE.key}.json": lambda: lab.failure(key, PROBE),
+    }[name]
+    with pytest.raises(DamagedFile, match="redo-damaged"):
+        read()
+    assert name in lab.damage(key)

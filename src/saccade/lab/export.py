@@ -15,11 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from saccade.lab.store import Lab, are_rows, seal, unseal, write_atomic
+from saccade.errors import quoted
+from saccade.lab.shapes import is_description, is_end, is_measurement
+from saccade.lab.store import Lab, seal, unseal, write_atomic
 from saccade.spec import DamagedFile, Run, SaccadeError
 
 FORMAT = "saccade-export-1"
-LONGEST = 2**26  # characters of a line: far above any run, far below what would fill a memory
+LONGEST = 2**24  # characters of a line: far above any run, far below what would fill a memory
 # Rows of a probe, perhaps at a milestone. Bounded: a file system refuses long names with an error of its own.
 NAME = re.compile(r"[a-z][a-z0-9_]{0,99}(-[0-9a-f]{8})?(@0\.[0-9]{1,9})?\.json")
 PLACE = re.compile(r"[a-z0-9_]{1,100}/[a-z0-9_-]{1,100}/(registration|looks|wall)\.json")
@@ -71,14 +73,20 @@ def _study_files(lab: Lab, studies: set[str]) -> Iterator[tuple[str, dict[str, A
 
 
 def read(lab: Lab, source: Path) -> Imported:
-    """Import into a lab. Runs that it has keep their files; rows that they lack are added. All is checked first."""
-    documents = list(_lines(source))
-    runs = [d for d in documents if "key" in d]
-    for document in runs:
+    """Import into a lab. Runs that it has keep their files; rows that they lack are added. All is checked first.
+
+    It is read twice, a line at a time: what a small file unpacks to need not fit into memory.
+    """
+    for document in _documents(source):
         _check(source, document)
     lab.open()
     added, here, rows = [], [], 0
-    for document in runs:
+    for document in _documents(source):
+        if "study" in document:
+            path = lab.study_folder(document["study"])
+            if not path.exists():
+                write_atomic(path, seal(document["document"]))
+            continue
         key = document["key"]
         if lab.done(key) is None:
             lab.adopt(key, document["described"], {**document["done"], "files": {}, "exported": True}, document["rows"])
@@ -86,49 +94,46 @@ def read(lab: Lab, source: Path) -> Imported:
             continue
         here.append(key)
         rows += lab.add_rows(key, document["rows"])
-    for document in documents:
-        if "study" in document and PLACE.fullmatch(str(document["study"])):
-            path = lab.study_folder(document["study"])
-            if not path.exists():
-                write_atomic(path, seal(document["document"]))
     return Imported(tuple(added), tuple(here), rows)
 
 
-def _lines(source: Path) -> Iterator[dict[str, Any]]:
-    """The documents of an export whose checksum is right; anything else is refused in one sentence."""
-    whole, last, found = hashlib.sha256(), "", []
+def _documents(source: Path) -> Iterator[dict[str, Any]]:
+    """The lines between the first and the last, which must be right too; anything else is refused in one sentence."""
+    whole, before = hashlib.sha256(), ""
     try:
         with lzma.open(source, "rt", encoding="utf-8") as lines:
+            if json.loads(lines.readline(LONGEST)) != {"format": FORMAT}:
+                raise DamagedFile(f"{source} is of another format; export it again.")
+            whole.update(json.dumps({"format": FORMAT}).encode() + b"\n")
             while line := lines.readline(LONGEST):
-                if last:
-                    whole.update(last.encode())
-                    found.append(last)
-                last = line
-        checksum = json.loads(last)["sha256"]
-        first = json.loads(found[0])
+                if before:
+                    whole.update(before.encode())
+                    yield dict(json.loads(before))
+                before = line
+        if json.loads(before)["sha256"] == whole.hexdigest():
+            return
     except FileNotFoundError:
         raise SaccadeError(f"no file {source}; saccade lab export FILE makes one.") from None
-    except (OSError, EOFError, lzma.LZMAError, ValueError, KeyError, TypeError, IndexError, RecursionError):
+    except (OSError, EOFError, lzma.LZMAError, ValueError, KeyError, TypeError, RecursionError):
         raise DamagedFile(f"{source} is no whole export of saccade; export it again.") from None
-    if checksum != whole.hexdigest() or first != {"format": FORMAT}:
-        raise DamagedFile(f"{source} does not match its checksum or is of another format; export it again.")
-    for line in found[1:]:
-        try:
-            document = json.loads(line)
-        except (ValueError, RecursionError):
-            document = None
-        if not isinstance(document, dict):
-            raise DamagedFile(f"{source} holds a line that is no run; export it again.")
-        yield document
+    raise DamagedFile(f"{source} does not match its checksum; export it again.")
 
 
 def _check(source: Path, document: Mapping[str, Any]) -> None:
-    """A run must be what its key says; names of rows must be names."""
+    """A run must be what its key says, names must be names, and everything must be what the lab may write."""
+    what = "a file of a study" if "study" in document else "a run"
     try:
-        run = Run.parse(document["described"]["run"])
-        right = run.key == document["key"] and isinstance(document["done"]["outcome"], str)
-        right = right and all(NAME.fullmatch(name) and are_rows(d["rows"]) for name, d in document["rows"].items())
+        if "study" in document:
+            parts = [document["document"]]
+            right = "key" not in document and bool(PLACE.fullmatch(document["study"]))
+        else:
+            parts = [document["described"], document["done"], *document["rows"].values()]
+            right = Run.parse(document["described"]["run"]).key == document["key"]
+            right = right and is_description(document["described"]) and is_end(document["done"])
+            right = right and all(NAME.fullmatch(n) and is_measurement(d) for n, d in document["rows"].items())
+        right = right and all("sha256" not in part and bool(seal(part)) for part in parts)
     except (KeyError, TypeError, AttributeError, SaccadeError):
         right = False
     if not right:
-        raise DamagedFile(f"{source} holds a run that does not match its key ({document.get('key')}); export it again.")
+        named = quoted(document.get("key", document.get("study", "")))
+        raise DamagedFile(f"{source} holds {what} that is not what its key says ({named}); export it again.")

@@ -20,6 +20,7 @@ from saccade.cli import terminal
 from saccade.data.fetch import sources
 from saccade.lab import identity, index, joined, plan, registration, where
 from saccade.lab.joined import Joined
+from saccade.lab.shapes import is_number
 from saccade.lab.store import Lab, seal, unseal, write_atomic
 from saccade.lab.table import Table, join
 from saccade.report import document
@@ -272,7 +273,14 @@ def _read_seeds(session: Session) -> Seeds:
     if not path.exists():
         return Seeds()
     kept = unseal(path)
-    return Seeds(tuple(kept["fixed"]), tuple((n, tuple(arms)) for n, arms in kept["looks"]))
+    try:
+        found = Seeds(tuple(kept["fixed"]), tuple((n, tuple(arms)) for n, arms in kept["looks"]))
+        right = all(isinstance(n, int) and 1 <= n <= MOST_SEEDS for n in (*found.fixed, *(n for n, _ in found.looks)))
+    except (KeyError, TypeError, ValueError):
+        right = False
+    if not right:
+        raise DamagedFile(f"{path} does not say how many seeds were asked for; delete it and ask again with --seeds.")
+    return found
 
 
 def _write_seeds(session: Session) -> None:
@@ -448,9 +456,10 @@ def _wall_time(session: Session, jobs: int) -> Iterator[None]:
 def _wall(session: Session) -> dict[str, Any]:
     path = session.folder / "wall.json"
     try:
-        return unseal(path) if path.exists() else {}
+        kept = unseal(path) if path.exists() else {}
     except DamagedFile:
         return {}
+    return kept if all(map(is_number, kept.values())) else {}
 
 
 def facts(session: Session) -> dict[str, Any]:

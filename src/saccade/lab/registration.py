@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from saccade.lab import origin
+from saccade.lab.shapes import is_number
 from saccade.lab.store import seal, unseal, write_atomic
 from saccade.lab.table import Table
 from saccade.spec import DamagedFile, SaccadeError, digest, plain
@@ -58,7 +59,20 @@ def _is_entry(entry: Any) -> bool:
         and isinstance(entry.get("runs"), int)
         and "version" in entry
         and isinstance(entry.get("claims"), Mapping)
-        and all(isinstance(c, Mapping) and isinstance(c.get("declared"), Mapping) for c in entry["claims"].values())
+        and all(isinstance(c, Mapping) and _is_claim(c) for c in entry["claims"].values())
+    )
+
+
+def _is_claim(claim: Mapping[str, Any]) -> bool:
+    found = claim.get("estimate", {"rows": "", "value": [0.0] * 3})
+    return (
+        isinstance(claim.get("declared"), Mapping)
+        and isinstance(claim.get("test"), str)
+        and isinstance(found, Mapping)
+        and isinstance(found.get("rows"), str)
+        and isinstance(found.get("value"), list)
+        and len(found["value"]) == 3
+        and all(map(is_number, found["value"]))
     )
 
 

@@ -35,6 +35,7 @@ from typing import Any
 
 from saccade.lab import lease
 from saccade.lab.lease import Lease
+from saccade.lab.shapes import shape_of
 from saccade.spec import DamagedFile, Probe, Run, SaccadeError, canonical, digest, plain
 
 TRAINING = Probe("training")  # the name under which a run's own curve and size are kept as rows
@@ -141,16 +142,13 @@ def _sha(content: bytes) -> str:
 INSIDE = re.compile(r"(milestones/)?[A-Za-z0-9][A-Za-z0-9_.-]{0,100}")  # what done.json may list
 
 
-def are_rows(rows: Any) -> bool:
-    """Whether this is a list of measurements: metric, value, n, and a condition."""
-    return isinstance(rows, list) and all(
-        isinstance(r, Mapping)
-        and isinstance(r.get("metric"), str)
-        and isinstance(r.get("value"), (int, float))
-        and isinstance(r.get("n"), int)
-        and isinstance(r.get("at", {}), Mapping)
-        for r in rows
-    )
+def read_document(path: Path) -> dict[str, Any]:
+    """A document of a run's folder: intact, and of the shape that its place asks for."""
+    document = unseal(path)
+    right, otherwise = shape_of(path)
+    if not right(document):
+        raise _damaged(path, otherwise)
+    return document
 
 
 class Lab:
@@ -283,10 +281,10 @@ class Lab:
     def done(self, key: str) -> dict[str, Any] | None:
         """What is known of a finished (or diverged, or failed) run; None while there is work to do."""
         path = self.folder(key) / "done.json"
-        return unseal(path) if path.exists() else None
+        return read_document(path) if path.exists() else None
 
     def described(self, key: str) -> dict[str, Any]:
-        return unseal(self.folder(key) / "run.json")
+        return read_document(self.folder(key) / "run.json")
 
     def run(self, key: str) -> Run:
         return Run.parse(self.described(key)["run"])
@@ -380,17 +378,14 @@ class Lab:
 
     def failure(self, key: str, probe: Probe, share: float = 1.0) -> dict[str, Any] | None:
         path = self._failure(key, probe, share)
-        return unseal(path) if path.exists() else None
+        return read_document(path) if path.exists() else None
 
     def _failure(self, key: str, probe: Probe, share: float) -> Path:
         return self.folder(key) / "failures" / self._rows(key, probe, share).name
 
     def rows(self, key: str, probe: Probe, share: float = 1.0) -> dict[str, Any] | None:
         path = self._rows(key, probe, share)
-        document = unseal(path) if path.exists() else None
-        if document is not None and not are_rows(document.get("rows")):
-            raise _damaged(path, "it holds no measurements")
-        return document
+        return read_document(path) if path.exists() else None
 
     def _rows(self, key: str, probe: Probe, share: float) -> Path:
         """Rows at the whole budget have the probe's name; those at a milestone carry its share."""
@@ -398,7 +393,7 @@ class Lab:
 
     def all_rows(self, key: str) -> list[tuple[str, dict[str, Any]]]:
         """Every measurement of a run, by file name."""
-        return [(path.name, unseal(path)) for path in sorted((self.folder(key) / "rows").glob("*.json"))]
+        return [(path.name, read_document(path)) for path in sorted((self.folder(key) / "rows").glob("*.json"))]
 
     def add_rows(self, key: str, documents: Mapping[str, Mapping[str, Any]]) -> int:
         """Measurements from elsewhere that this run lacks; returns how many."""
@@ -430,7 +425,7 @@ class Lab:
         for path in [folder / "run.json", folder / "done.json", *sealed]:
             if path.exists():
                 try:
-                    document = unseal(path)
+                    document = read_document(path)
                 except DamagedFile:
                     bad.append(str(path.relative_to(folder)))
                     continue
@@ -448,7 +443,7 @@ class Lab:
         if not (self.folder(key) / "done.json").exists():
             return []
         try:
-            trained = unseal(self.folder(key) / "done.json").get("outcome") != "failed"
+            trained = read_document(self.folder(key) / "done.json")["outcome"] != "failed"
         except DamagedFile:
             trained = False  # named already, and nothing else is known of it
         return ["run.json", *([f"rows/{TRAINING.key}.json"] if trained else [])]
@@ -456,10 +451,8 @@ class Lab:
     def _attachments(self, folder: Path, path: Path, document: Mapping[str, Any]) -> list[str]:
         name = str(path.relative_to(folder))
         wanted = document.get("files", {}) if path.name == "done.json" else {}
-        if not isinstance(wanted, Mapping) or not all(INSIDE.fullmatch(file) for file in wanted):
+        if not all(INSIDE.fullmatch(file) for file in wanted):
             return [name]  # a file from elsewhere says which files it has; it may not name others than its own
-        if path.parent.name == "rows" and not are_rows(document.get("rows")):
-            return [name]
         if "each" in document:
             wanted = {**wanted, f"each/{path.stem}.npz": document["each"]}
         if path.name == "run.json":

@@ -120,7 +120,7 @@ class Table:
     def to_csv(self) -> str:
         out = io.StringIO()
         writer = csv.DictWriter(out, self.fields(), lineterminator="\n", restval="")
-        writer.writeheader()
+        writer.writerow({name: cell(name) for name in self.fields()})
         writer.writerows({k: cell(v) for k, v in r.items()} for r in self.rows)
         return out.getvalue()
 
@@ -233,7 +233,7 @@ def cell(value: Any) -> Any:
     return value
 
 
-FORMULA = {"=", "+", "-", "@", "\t", "\r"}
+FORMULA = set("=+-@\t\r\n＝＋－＠")  # the wide ones are the same to a spreadsheet in some languages
 
 
 def _is_number(text: str) -> bool:

@@ -196,8 +196,9 @@ def ours(evidence: Evidence | None) -> str:
 
 def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     out = io.StringIO()
-    writer = csv.DictWriter(out, list(dict.fromkeys(k for r in rows for k in r)), lineterminator="\n")
-    writer.writeheader()
+    names = list(dict.fromkeys(k for r in rows for k in r))
+    writer = csv.DictWriter(out, names, lineterminator="\n")
+    writer.writerow({name: cell(name) for name in names})
     writer.writerows({k: v if isinstance(v, (list, tuple)) else cell(v) for k, v in r.items()} for r in rows)
     return out.getvalue()
 

@@ -318,7 +318,8 @@ def _md_block(block: Block) -> str:
             return f"{_md(caption)}\n\n" + "\n".join("| " + " | ".join(line) + " |" for line in grid)
         case Fold(id, name, words, says, inner):
             title = f"<b>{_esc(name)}</b> {_esc(words)} <i>({_esc(says)})</i>"
-            title = title.replace("](", "&#93;(")  # a backslash would show inside HTML
+            # A backslash would show inside HTML, and an empty line would end it.
+            title = " ".join(title.replace("](", "&#93;(").split())
             start = f'<a id="{id}"></a>\n<details><summary>{title}</summary>'
             return "\n\n".join([start, *map(_md_block, inner), "</details>"])
         case Counts(sentence, _):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from saccade.lab.store import Lab, unseal
+from saccade.lab.store import Lab, read_document
 from saccade.spec import SaccadeError, plain
 
 MOST_CONDITIONS = 3  # of a row that is worth a name of its own
@@ -75,7 +75,7 @@ def _points(lab: Lab, key: str) -> Iterator[Point]:
 
 def _final(lab: Lab, key: str) -> Iterator[tuple[str, float]]:
     for file in sorted((lab.folder(key) / "rows").glob("*.json")):
-        kept = unseal(file)
+        kept = read_document(file)
         for row in kept["rows"]:
             conditions = {k: v for k, v in row["at"].items() if isinstance(v, (str, int, float, bool))}
             if len(conditions) == len(row["at"]) <= MOST_CONDITIONS:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from saccade import __version__
-from saccade.lab.store import Lab, unseal, write_atomic
+from saccade.lab.store import Lab, read_document, write_atomic
 from saccade.spec import MILESTONES, DamagedFile, Run, SaccadeError, digest, plain
 
 Flat = dict[str, Any]
@@ -185,7 +185,7 @@ def measurements(lab: Lab, key: str) -> Iterator[Flat]:
         with contextlib.suppress(DamagedFile, OSError):
             asked, _, milestone = path.stem.partition("@")
             share = float(milestone) if milestone in STATES else 1.0
-            yield {**unseal(path), "asked": asked, "share": share, "written": path.stat().st_mtime_ns}
+            yield {**read_document(path), "asked": asked, "share": share, "written": path.stat().st_mtime_ns}
 
 
 def one_each(documents: Iterable[Flat], wanted: Collection[str]) -> list[Flat]:

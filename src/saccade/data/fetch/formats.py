@@ -6,9 +6,12 @@ train_x, train_y, test_x, test_y from a reader, or gives None when its files are
 
 from __future__ import annotations
 
+import bz2
+import contextlib
 import gzip
 import io
 import json
+import lzma
 import math
 import pickle
 import pickletools
@@ -32,6 +35,9 @@ Decoder = Callable[[Reader], dict[str, Bytes] | None]
 
 # The largest file of any of these sets has 47 MB; a compressed one that grows beyond this is something else.
 LARGEST = 64 * 2**20
+
+# And of a whole archive: the six batches of CIFAR-10 are 184 MB.
+MOST_UNPACKED, MOST_MEMBERS, LONGEST_HEAD = 512 * 2**20, 1000, 2**16
 
 MOST_ROWS = 10_000  # images in a batch of CIFAR-10
 
@@ -84,16 +90,62 @@ def open_archive(path: Path, layout: str) -> Reader:
     """The set's files in a tar, read to memory: nothing is unpacked, so no member chooses where it lands."""
     found: dict[str, bytes] = {}
     try:
-        with tarfile.open(path) as archive:
-            for member in archive:
+        with _unpacked(path) as stream, tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r:") as archive:
+            for number, member in enumerate(archive):
+                if number >= MOST_MEMBERS:
+                    raise Unusable(f"{path.name} has too many files to be this set")
                 name = member.name.rsplit("/", 1)[-1]
                 if member.isreg() and name in WANTED[layout] and name not in found:
                     file = archive.extractfile(member)
                     assert file is not None  # so for every regular file
-                    found[name] = _limited(file, name)
-    except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
+                    with stream.reading(LARGEST + 1):
+                        found[name] = _limited(file, name)
+    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, OSError) as error:
         raise Unusable(f"{path.name} is not a whole archive: {error}") from error
     return found.get
+
+
+PACKED: dict[bytes, Callable[[Path], Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
+
+
+class _unpacked:
+    """The bytes of a packed file, but not more than any of these sets has, and heads of members in small pieces only.
+
+    A head may say that a gigabyte of names follows, which the reader of archives would take into memory at once.
+    """
+
+    def __init__(self, path: Path) -> None:
+        with path.open("rb") as file:
+            start = file.read(6)
+        opened = next((opened for mark, opened in PACKED.items() if start.startswith(mark)), None)
+        self.file, self.most = opened(path) if opened else path.open("rb"), LONGEST_HEAD
+
+    def __enter__(self) -> _unpacked:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.file.close()
+
+    @contextlib.contextmanager
+    def reading(self, most: int) -> Iterator[None]:
+        before, self.most = self.most, most
+        try:
+            yield
+        finally:
+            self.most = before
+
+    def read(self, size: int = -1) -> bytes:
+        if not 0 <= size <= self.most:
+            raise tarfile.ReadError("a head of a file in it is too long")
+        return bytes(self.file.read(size))
+
+    def seek(self, to: int, whence: int = 0) -> int:
+        if whence or to > MOST_UNPACKED:
+            raise tarfile.ReadError("it unpacks to too much")
+        return int(self.file.seek(to))
+
+    def tell(self) -> int:
+        return int(self.file.tell())
 
 
 def _limited(file: IO[bytes], name: str) -> bytes:
