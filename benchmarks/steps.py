@@ -29,7 +29,8 @@ from saccade.data.images import Images, Pasted, Source
 from saccade.spec import Recipe, Run, Settings
 from saccade.subjects.subject import standardise
 from saccade.training.events import Step
-from saccade.training.loop import train, train_together
+from saccade.training.lockstep import train_together
+from saccade.training.loop import train
 
 BATCH = 16
 DATA = "digits_on_backgrounds"

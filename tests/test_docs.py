@@ -1,8 +1,10 @@
 """What the README and the docs say is so: Python blocks run, commands exist, links resolve, every study has a page."""
 
+import ast
 import contextlib
 import importlib.util
 import io
+import itertools
 import os
 import re
 import subprocess
@@ -15,6 +17,7 @@ from saccade import registry
 from saccade.__main__ import overview
 
 ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "saccade"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 HEAVY = {"docs/models/attention.md", "docs/tutorials/profile.md"}  # a larger model, many variants of the images
 
@@ -72,6 +75,43 @@ def test_every_command_in_the_docs_is_one():
     used = {m for p in PAGES for b in blocks(p, "sh") for m in re.findall(r"saccade ([a-z]+)", b)}
     assert {"list", "show", "run", "status", "doctor"} <= used
     assert used <= known
+
+
+def table_rows(page, heading):
+    text = page.read_text().partition(heading)[2]
+    lines = itertools.takewhile(lambda line: line.startswith("|"), text[text.index("|") :].splitlines())
+    return [line.strip("|").split("|") for line in lines][2:]
+
+
+def test_the_answers_of_contributing_point_at_code_that_is_there():
+    """A file in backticks is one of the package; every other name is defined in one of that answer's files."""
+    answers = [row[1] for row in table_rows(ROOT / "CONTRIBUTING.md", "Five questions")]
+    assert len(answers) == 5
+    for answer in answers:
+        names = re.findall(r"`([\w./]+)`", answer)
+        files = [SOURCE / name for name in names if name.endswith(".py")]
+        assert files and all(file.is_file() for file in files), answer
+        defined = set().union(*(definitions(file) for file in files))
+        assert defined >= {name for name in names if not name.endswith(".py")}, answer
+
+
+def definitions(file):
+    """Functions of a file, and methods as Class.method."""
+    body = ast.parse(file.read_text()).body
+    methods = {
+        f"{node.name}.{part.name}"
+        for node in body
+        if isinstance(node, ast.ClassDef)
+        for part in node.body
+        if isinstance(part, ast.FunctionDef)
+    }
+    return methods | {node.name for node in body if isinstance(node, ast.FunctionDef)}
+
+
+def test_repeats_that_stay_are_in_files_that_are_there():
+    rows = table_rows(ROOT / "CONTRIBUTING.md", "## Repeats that stay")
+    for pattern in [name for row in rows for name in re.findall(r"`([\w./*]+\.py)`", row[0] + row[2])]:
+        assert list(SOURCE.glob(pattern)), pattern
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)

@@ -1,13 +1,14 @@
 """Runs trained in lock-step end as they do alone, whoever leaves, joins late or is stopped in between."""
 
 import collections
+import importlib
 
 import pytest
 import torch
 from torch.nn import functional as F
 
 from benchmarks.pure import without_kernels
-from saccade import models
+from saccade import models, registry
 from saccade.data.images import Source
 from saccade.lab import bundles, together
 from saccade.lab.perform import perform
@@ -17,8 +18,8 @@ from saccade.layers.conv_pool import conv_relu_pool
 from saccade.spec import MILESTONES, Probe, Recipe, Run, Settings, Task
 from saccade.training import lockstep, loop
 from saccade.training.events import Done, Step, Watch
-from saccade.training.lockstep import Grouped
-from saccade.training.loop import train, train_together
+from saccade.training.lockstep import Grouped, train_together
+from saccade.training.loop import train
 
 DRAWN = Settings(digits="procedural_digits", scenes="procedural_textures", backgrounds=2)
 
@@ -129,7 +130,7 @@ def test_who_diverges_leaves_and_the_others_go_on():
     nets = [models.build("lenet", seed=seed) for seed in range(3)]
 
     def asking(i):
-        return loop._loop(nets[i], Source(runs[i].data, DRAWN, i), runs[i].recipe, None, loop.ALONE)
+        return loop._loop(nets[i], Source(runs[i].data, DRAWN, i), runs[i].recipe, None, loop.ALONE, lockstep.Ask)
 
     seen, together = collections.Counter(), {}
     for i, event in lockstep.together([asking(i) for i in range(3)]):
@@ -207,7 +208,7 @@ def tasks(*seeds, **recipe):
     return [Task(run(seed, **recipe), (Probe("accuracy", splits=("id",), n=20),)) for seed in seeds]
 
 
-def test_a_bundle_is_a_fair_share_of_one_kind():
+def test_a_bundle_is_a_fair_share_of_one_kind(monkeypatch):
     def taken(queue, seats=2, place="cpu", alone=frozenset()):
         left = collections.deque(queue)
         some = bundles.bundle(left, seats, place, alone)
@@ -223,6 +224,16 @@ def test_a_bundle_is_a_fair_share_of_one_kind():
     assert taken(five, seats=1, alone={five[0].run.key}) == [0]
     other = [Task(Run("mha_lenet", "digits_on_backgrounds", Recipe(images=32), s, data_args=DRAWN)) for s in range(4)]
     assert taken(other, seats=1) == [0]
+    monkeypatch.setenv("SACCADE_LOCKSTEP", "off")
+    assert taken(five, seats=1) == [0]
+
+
+def test_models_that_go_in_bundles_are_those_that_can_be_stacked():
+    for name, card in registry.built_in("model").items():
+        made = vars(importlib.import_module(card.module)).values()
+        if any(isinstance(c, type) and hasattr(c, "together") for c in made):
+            assert hasattr(models.build(name), "together") == (name in bundles.MODELS), name
+    assert registry.built_in("model").keys() >= bundles.MODELS
 
 
 @pytest.mark.slow

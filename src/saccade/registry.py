@@ -59,13 +59,8 @@ _unread: dict[str, str] = {}  # those of them whose cards have not been read sin
 PLUGIN = "saccade_plugin_"  # begins the names of modules that are loaded from files
 
 
-def model(
-    *, family: str, version: int = 1, dial: str = "", lockstep: bool = False
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a function (classes, *, ...) -> nn.Module under its own name.
-
-    `lockstep`: several such models may be trained step by step together; the module then has a method `together`.
-    """
+def model(*, family: str, version: int = 1, dial: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function (classes, *, ...) -> nn.Module under its own name."""
     return _register("model")
 
 

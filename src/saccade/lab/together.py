@@ -11,8 +11,7 @@ from saccade.lab.perform import Diary, environment
 from saccade.lab.perform import perform as perform_one
 from saccade.lab.store import Lab
 from saccade.spec import Run, Task, plain
-from saccade.training.lockstep import Grouped
-from saccade.training.loop import train_together
+from saccade.training.lockstep import Grouped, train_together
 
 
 def perform(

@@ -52,7 +52,7 @@ class Skeleton(nn.Module):
 
 
 class LeNet(Skeleton):
-    """The skeleton with convolutions, which knows how to be several models at once."""
+    """The skeleton with convolutions, which knows how to be several models at once (training/lockstep.py)."""
 
     def together(self, weights: Mapping[str, Tensor], x: Tensor) -> Tensor:
         """Logits (r, n, classes) of r such models; weights by name and images have r in front."""
@@ -68,7 +68,7 @@ class LeNet(Skeleton):
         return x
 
 
-@model(family="cnn", lockstep=True)
+@model(family="cnn")
 def lenet(classes: int = 10, *, head: Head = "flatten", channels: Width = 3) -> nn.Module:
     """Two 5x5 convolutions (6, 16 channels) and three linear layers; 62 006 parameters."""
     return LeNet(nn.Conv2d(channels, 6, 5), nn.Conv2d(6, 16, 5), classes, head)

@@ -1,8 +1,8 @@
 """Runs of one small model, step by step together: stacked weights, one backward pass, one update for all of them.
 
-A small model's step is mostly calls, not arithmetic. A run asks for its steps (`Ask`); its driver answers,
-one run by itself (`alone`) or several at once (`together`). Runs keep their own data, order, curve and state: on the
-machines tried they end with the same bits either way; elsewhere the last digits may differ, as between two machines.
+A small model's step is mostly calls, not arithmetic. The training loop yields its steps to the driver in this file
+(`Ask`) where it would do them itself. Runs keep their own data, order, curve and state: on the machines tried they
+end with the same bits either way; elsewhere the last digits may differ, as between two machines.
 """
 
 from __future__ import annotations
@@ -10,17 +10,19 @@ from __future__ import annotations
 import os
 import statistics
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from saccade.spec import Recipe
+from saccade.spec import Recipe, Run
+from saccade.training.events import Event
+from saccade.training.loop import Training, learn, start
+from saccade.training.progress import Learned
 
-Event = TypeVar("Event")
 TRIAL = 5  # steps of each kind that decide whether stacking pays
 PAYS = 1.05
 
@@ -28,17 +30,8 @@ _gains: dict[tuple[Any, ...], float] = {}  # what trials of this process found
 
 
 @dataclass(frozen=True)
-class Answer:
-    """Logits and loss before the step, and the seconds that this run's part of it took."""
-
-    logits: Tensor
-    loss: Tensor
-    seconds: float
-
-
-@dataclass(frozen=True)
 class Ask:
-    """A step that a run wants done: its batch, what to update, and how to do it by itself."""
+    """A step that a run wants done: its batch, and what to update."""
 
     step: int
     x: Tensor
@@ -46,12 +39,12 @@ class Ask:
     model: nn.Module
     optimizer: torch.optim.Optimizer
     recipe: Recipe
-    learn: Callable[[], tuple[Tensor, Tensor]]
     asked: float = field(default_factory=time.perf_counter)
 
-    def by_itself(self) -> Answer:
+    def by_itself(self) -> tuple[Learned, float]:
+        """The step as the loop would have done it, and the seconds that it took."""
         began = time.perf_counter()
-        return Answer(*self.learn(), time.perf_counter() - began)
+        return learn(self.model, self.optimizer, self.recipe, self.x, self.y), time.perf_counter() - began
 
 
 @dataclass(frozen=True)
@@ -62,41 +55,29 @@ class Grouped:
     gain: float
 
 
-Asking = Generator["Ask | Event", Answer | None, None]
+def train_together(
+    runs: Sequence[Run], device: str, resume: Sequence[bytes | None]
+) -> Iterator[tuple[int, Event | Grouped]]:
+    """Train several runs of one model in lock-step; each event comes with the number of its run."""
+    return together([start(run, device, state, elsewhere=Ask) for run, state in zip(runs, resume, strict=True)])
 
 
-def alone(asking: Asking[Event]) -> Iterator[Event]:
-    """The run's events; its steps are done one by one."""
-    answer = None
-    try:
-        while True:
-            try:
-                event = asking.send(answer)
-            except StopIteration:
-                return
-            answer = event.by_itself() if isinstance(event, Ask) else None
-            if not isinstance(event, Ask):
-                yield event
-    finally:
-        asking.close()
-
-
-def together(runs: Sequence[Asking[Event]]) -> Iterator[tuple[int, Event | Grouped]]:
+def together(runs: Sequence[Training]) -> Iterator[tuple[int, Event | Grouped]]:
     """The events of several runs, each with its number. A run that is behind (resumed) catches up first."""
     waiting: dict[int, Ask] = {}
     group = _Group()
     kept = torch.get_rng_state()  # runs put it back too, but not in the order in which they took it
 
-    def go_on(i: int, answer: Answer | None) -> Iterator[tuple[int, Event | Grouped]]:
+    def go_on(i: int, learned: Learned | None) -> Iterator[tuple[int, Event | Grouped]]:
         while True:
             try:
-                event = runs[i].send(answer)
+                event: Event | Ask = runs[i].send(learned)
             except StopIteration:
                 return
             if isinstance(event, Ask):
                 waiting[i] = event
                 return
-            answer = None
+            learned = None
             yield i, event
 
     try:
@@ -108,9 +89,10 @@ def together(runs: Sequence[Asking[Event]]) -> Iterator[tuple[int, Event | Group
             answers = group.learn(list(now.values()))
             for news in group.news():
                 yield from ((i, news) for i in now)
-            for i, answer in zip(now, answers, strict=True):
-                del waiting[i]
-                yield from go_on(i, answer)
+            for i, (learned, seconds) in zip(now, answers, strict=True):
+                ask = waiting.pop(i)
+                waited = time.perf_counter() - ask.asked - seconds  # that is not this run's time
+                yield from go_on(i, replace(learned, waited=waited))
     finally:
         for run in runs:
             run.close()
@@ -126,7 +108,7 @@ class _Group:
         self.spent: tuple[list[float], list[float]] = ([], [])  # one by one, stacked
         self.grouped: list[Grouped] = []
 
-    def learn(self, asks: Sequence[Ask]) -> list[Answer]:
+    def learn(self, asks: Sequence[Ask]) -> list[tuple[Learned, float]]:
         members = tuple(ask.model for ask in asks)
         if self.stack is not None and self.stack.members != members:
             self.stack = None  # views stay valid: nothing else writes to what they show
@@ -195,7 +177,7 @@ class Stack:
         self.optimizer = type(each[0])(groups)  # type: ignore[call-arg]
         self.optimizer.state.update({p: state for o in each for p, state in o.state.items()})
 
-    def learn(self, asks: Sequence[Ask]) -> list[Answer]:
+    def learn(self, asks: Sequence[Ask]) -> list[tuple[Learned, float]]:
         began, n = time.perf_counter(), len(asks)
         for group, given in zip(self.optimizer.param_groups, asks[0].optimizer.param_groups, strict=True):
             group["lr"] = given["lr"]
@@ -219,7 +201,7 @@ class Stack:
                 p.grad = grad
         self.optimizer.step()
         seconds = (time.perf_counter() - began) / n
-        return [Answer(z, loss, seconds) for z, loss in zip(logits.detach(), losses.detach(), strict=True)]
+        return [(Learned(*each), seconds) for each in zip(logits.detach(), losses.detach(), strict=True)]
 
     def _forward(self, x: Tensor) -> Tensor:
         function: Callable[[Mapping[str, Tensor], Tensor], Tensor] = self.members[0].together  # type: ignore[assignment]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,46 +15,64 @@ from saccade.data.images import Source
 from saccade.spec import Outcome, Recipe, Run, SaccadeError
 from saccade.subjects.build import build
 from saccade.subjects.subject import Subject
-from saccade.training import distributed, lockstep
+from saccade.training import distributed
 from saccade.training.batches import Batches
 from saccade.training.distributed import ALONE, Group
 from saccade.training.events import Done, Event, Milestone, Step
-from saccade.training.lockstep import Ask, Asking
 from saccade.training.optimizer import make_optimizer, set_learning_rate
-from saccade.training.progress import WATCHED, Progress
+from saccade.training.progress import WATCHED, Learned, Progress
 from saccade.training.resume import pack_state, pack_weights, restore
+
+Training = Generator[Event, Any, None]
+# What is yielded in the place of `learn` where a driver takes the steps of several runs at once (lockstep.py): it is
+# made of step, x, y, model, optimizer and recipe, and answered with a Learned. Nobody else needs it.
+Elsewhere = Callable[..., Any]
 
 
 def train(run: Run, device: str = "cpu", resume: bytes | None = None) -> Iterator[Event]:
     """Train one run, from the start or from a saved state. On a CPU both end with the same bits."""
-    return lockstep.alone(_start(run, device, resume, distributed.current()))
-
-
-def train_together(
-    runs: Sequence[Run], device: str, resume: Sequence[bytes | None]
-) -> Iterator[tuple[int, Event | lockstep.Grouped]]:
-    """Train several runs of one model in lock-step; each event comes with the number of its run."""
-    return lockstep.together([_start(run, device, state) for run, state in zip(runs, resume, strict=True)])
+    return start(run, device, resume, distributed.current())
 
 
 def fit(
     model: nn.Module, data: Source, recipe: Recipe, resume: bytes | None = None, team: Group = ALONE
 ) -> Iterator[Event]:
     """Train a model that exists already; order and augmentation come from the data's seed."""
-    return lockstep.alone(_loop(model, data, recipe, resume, team))
+    return _loop(model, data, recipe, resume, team)
 
 
-def _start(run: Run, device: str, resume: bytes | None, team: Group = ALONE) -> Asking[Event]:
+def start(
+    run: Run, device: str, resume: bytes | None, team: Group = ALONE, elsewhere: Elsewhere | None = None
+) -> Training:
     check_device(run.recipe, device)
     data = Source(run.data, run.data_args, run.seed, device)
     model = build(run, data("train")).to(device)
-    return _loop(model, data, run.recipe, resume, team)
+    return _loop(model, data, run.recipe, resume, team, elsewhere)
 
 
-def _loop(model: nn.Module, data: Source, recipe: Recipe, resume: bytes | None, team: Group) -> Asking[Event]:
-    """Draw the batch, forward, loss, backward, optimiser step, yield.
+def learn(model: nn.Module, optimizer: torch.optim.Optimizer, recipe: Recipe, x: Tensor, y: Tensor) -> Learned:
+    """Forward, loss, backward, optimiser step."""
+    with torch.autocast(x.device.type, torch.bfloat16, enabled=recipe.precision == "mixed"):
+        logits = model(x)
+        loss = F.cross_entropy(logits, y, label_smoothing=recipe.label_smoothing)
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    if recipe.clip:
+        nn.utils.clip_grad_norm_(model.parameters(), recipe.clip)
+    optimizer.step()
+    return Learned(logits.detach(), loss.detach())
 
-    The step itself is asked for (`Ask`), so that a driver may do those of several runs at once; alone, it is `learn`.
+
+def _loop(
+    model: nn.Module,
+    data: Source,
+    recipe: Recipe,
+    resume: bytes | None,
+    team: Group,
+    elsewhere: Elsewhere | None = None,
+) -> Training:
+    """Draw the batch, learn from it (forward, loss, backward, optimiser step), yield.
+
     The processes of a team go through this together, each with its share of every batch.
     """
     images = data("train")
@@ -74,23 +93,12 @@ def _loop(model: nn.Module, data: Source, recipe: Recipe, resume: bytes | None, 
             seed_dropout(rng.seed_of(data.seed, "noise", step, *([team.rank] if team.rank else ())))
             set_learning_rate(optimizer, recipe, step)
             x, y = batches.draw(step)
-
-            def learn(x: Tensor = x, y: Tensor = y) -> tuple[Tensor, Tensor]:
-                with torch.autocast(x.device.type, torch.bfloat16, enabled=recipe.precision == "mixed"):
-                    logits = wrapped(x)
-                    loss = F.cross_entropy(logits, y, label_smoothing=recipe.label_smoothing)
-                optimizer.zero_grad(set_to_none=True)
-                loss.backward()
-                if recipe.clip:
-                    nn.utils.clip_grad_norm_(model.parameters(), recipe.clip)
-                optimizer.step()
-                return logits.detach(), loss.detach()
-
-            ask = Ask(step, x, y, model, optimizer, recipe, learn)
-            answer = yield ask
-            assert answer is not None
-            progress.count(ask, answer)
-            loss = team.mean(answer.loss)
+            if elsewhere is None:
+                learned = learn(wrapped, optimizer, recipe, x, y)
+            else:
+                learned = yield elsewhere(step, x, y, model, optimizer, recipe)
+            progress.count(learned, y)
+            loss = team.mean(learned.loss)
             if progress.diverged(loss):
                 break
             yield from progress.watch(subject, held_out, split)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,11 +16,19 @@ from saccade.spec import MILESTONES, Outcome, Recipe
 from saccade.subjects.subject import Subject
 from saccade.training.distributed import Group
 from saccade.training.events import Curve, Watch
-from saccade.training.lockstep import Answer, Ask
 
 WATCHED = 256  # held-out images looked at on the way
 WINDOWS = 40  # points of the online accuracy curve
 SYNC = 20  # steps between looks at the loss on devices where looking waits for the device
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What a step gave: logits and loss before the update, and seconds within it that were spent on other runs."""
+
+    logits: Tensor
+    loss: Tensor
+    waited: float = 0.0
 
 
 class Progress:
@@ -61,11 +70,11 @@ class Progress:
         """The share of the budget that was reached with the last step."""
         return self.milestones.get(self.step)
 
-    def count(self, ask: Ask, answer: Answer) -> None:
-        """A step is done. Time that other runs took meanwhile is not this run's."""
-        self.began += time.perf_counter() - ask.asked - answer.seconds
+    def count(self, learned: Learned, y: Tensor) -> None:
+        """A step is done."""
+        self.began += learned.waited
         self.step += 1
-        hits = self.team.sum((answer.logits.argmax(1) == ask.y).sum())
+        hits = self.team.sum((learned.logits.argmax(1) == y).sum())
         self.right += hits
         self.epoch_right += hits
 
