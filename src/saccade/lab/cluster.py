@@ -92,15 +92,27 @@ def disconnect() -> None:
 
 
 def _reach(address: str) -> None:
-    """Ray itself takes two minutes to notice that there is nobody."""
+    """Ray itself takes minutes to notice that there is nobody, or somebody else."""
     host, _, port = address.rpartition(":")
+    if not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise SaccadeError(f'--on takes ray:HOST:PORT, not "ray:{address}"; `ray start --head` says which.')
     try:
-        socket.create_connection((host.strip("[]"), int(port)), REACH).close()
-    except (OSError, ValueError, OverflowError) as error:
+        with socket.create_connection((host.strip("[]"), int(port)), REACH) as line:
+            line.settimeout(4 * REACH)
+            speaks = os.environ.get("RAY_USE_TLS", "0") != "0" or _speaks_grpc(line)
+    except OSError as error:
         raise SaccadeError(
             f"no Ray cluster answers at {address} ({first_line(error)}); start one with `ray start --head`, or see "
             "docs/scale.md for Slurm."
         ) from None
+    if not speaks:
+        raise SaccadeError(f"what answers at {address} is no Ray cluster; `ray start --head` says where one is.")
+
+
+def _speaks_grpc(line: socket.socket) -> bool:
+    """Whether the answer to an HTTP/2 greeting is one: nine bytes, of which the fourth says `settings`."""
+    line.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0")
+    return line.recv(9, socket.MSG_WAITALL)[3:4] == b"\4"
 
 
 def devices(device: str, jobs: int | None = None) -> list[str]:

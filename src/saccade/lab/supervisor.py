@@ -275,13 +275,16 @@ class Supervisor:
                 self.ray.cancel(ref, force=True)
 
     def _wind_up(self) -> None:
-        """Those that run learn of it with their next event, and save; those that wait are taken back."""
+        """Those that run learn of it with their next event, and save; those that wait are taken back.
+
+        By force: one whose worker is still starting has nothing to save, and would hear of it only after that.
+        """
         self.pending.clear()
         self.elsewhere.clear()
         for ref, flight in self.flights.items():
             if not flight.begun and not flight.silent:
                 flight.silent = True
-                self.ray.cancel(ref)
+                self.ray.cancel(ref, force=True)
 
     def _free(self, flight: Flight, event: Event) -> None:
         task = flight.tasks.pop(event.key)

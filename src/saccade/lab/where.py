@@ -85,7 +85,7 @@ class WorkOnRay(Work):
         if not cluster.is_own() and self.ask("Leave the work running on the cluster?"):
             cluster.leave(self.name)
             self.events.close()
-            raise LeftRunning(f"the work goes on on the cluster; {BACK}")
+            raise LeftRunning(f"the work continues on the cluster; {BACK}")
         self.events.close()
         cluster.cancel(self.name)
 

@@ -1,0 +1,51 @@
+"""Addresses where there is no Ray cluster: one sentence, at once. Ray itself would wait for minutes."""
+
+import contextlib
+import socket
+import threading
+
+import pytest
+
+from saccade.lab import cluster
+from saccade.spec import SaccadeError
+
+pytest.importorskip("ray")
+
+
+@contextlib.contextmanager
+def somebody(answer):
+    """A server of another kind: answers whatever it hears, once; the address."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve():
+            with contextlib.suppress(OSError):
+                line, _ = server.accept()
+                with line:
+                    line.recv(100)
+                    line.sendall(answer)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+        thread.join()
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.0 400 Bad Request\r\n\r\n", b"SSH-2.0-x\r\n", b"", b"\0\0"])
+def test_another_server_is_no_cluster(answer):
+    with somebody(answer) as address, pytest.raises(SaccadeError, match="is no Ray cluster; `ray start"):
+        cluster.connect(address)
+
+
+def test_nobody_there():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+    with pytest.raises(SaccadeError, match="no Ray cluster answers at"):
+        cluster.connect(address)
+
+
+@pytest.mark.parametrize(
+    "address", ["abc", ":5", "host:", "host:port", "host:99999999", "host:-1", "host:¹", "ray://x:1"]
+)
+def test_what_is_no_address(address):
+    with pytest.raises(SaccadeError, match="--on takes ray:HOST:PORT, not"):
+        cluster.connect(address)
