@@ -158,7 +158,7 @@ def train(
         str, arg(metavar="NAME", help="a set (cifar10, mnist), a construction, or folder:PATH")
     ] = "digits_on_backgrounds",
     seeds: Annotated[str, arg(metavar="A:B", help="one seed, or a range without its end")] = "0:5",
-    images: Annotated[int, arg(metavar="N", help="training presentations")] = 8000,
+    images: Annotated[int, arg(metavar="N", help="training images seen")] = 8000,
     recipe: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE ...", help="optimizer, lr, batch ...")] = (),
     set: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE ...", help="arguments of the model")] = (),
     data_set: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE ...", help="arguments of the data")] = (),

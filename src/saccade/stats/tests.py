@@ -180,7 +180,8 @@ def spread_greater(
     k = 1 + 2 * alone * _t_quantile(0.5 + LEVEL / 2, df) ** 2 / df
     stretch = math.sqrt(k + math.sqrt(k * k - 1))
     shown = Estimate(value, value / stretch, value * stretch, sx.n, "Pitman–Morgan", LEVEL)
-    return Evidence(shown, p, against, f"Pitman–Morgan, ratio {ratio:g}", unit, _seeds_for(correlation), note)
+    method = f"Pitman–Morgan, ratio {ratio:g}"
+    return Evidence(shown, p, against, method, unit, _seeds_for(correlation), note, null=ratio)
 
 
 def spread_above(a: Mapping[int, float], sd: float, *, unit: str = "points", note: str = "") -> Evidence:
@@ -203,7 +204,7 @@ def spread_above(a: Mapping[int, float], sd: float, *, unit: str = "points", not
     needed = _smallest(power, least=3) if s.sd > sd else None
     shown = Estimate(s.sd, low, high, s.n, "chi-square", LEVEL)
     p, against = float(chdtrc(df, square / sd**2)), float(chdtr(df, square / sd**2))
-    return Evidence(shown, p, against, f"chi-square, sd {sd:g}", unit, needed, note)
+    return Evidence(shown, p, against, f"chi-square, sd {sd:g}", unit, needed, note, null=sd)
 
 
 def bands_apart(a: Mapping[int, float], b: Mapping[int, float], *, unit: str = "points", note: str = "") -> Evidence:

@@ -81,17 +81,15 @@ def _old(to: Path) -> list[Path]:
 def _answers(explorer: Explorer, say: Say) -> Iterator[tuple[str, Any]]:
     explorer.catalogue.look()
     yield "lab", {**explorer.about(), "saved": time.strftime("%Y-%m-%d")}
-    cards = explorer.cards()
-    yield "studies", cards
-    for card in cards:
-        for sitting in card["sittings"]:
-            say(f"{card['name']}, {sitting['folder']}")
-            place = f"study/{card['name']}/{sitting['folder']}"
-            document = explorer.study(card["name"], sitting["folder"])
-            yield place, document
+    for name in explorer.studies.names():
+        for folder in explorer.studies.folders(name):
+            say(f"{name}, {folder}")
+            document = explorer.study(name, folder)
+            yield f"study/{name}/{folder}", document
             for figure in document["figures"]:
-                csv = explorer.studies.figure_csv(card["name"], sitting["folder"], figure["name"])
-                yield f"{place}/{figure['name']}.csv", csv
+                csv = explorer.studies.figure_csv(name, folder, figure["name"])
+                yield f"study/{name}/{folder}/{figure['name']}.csv", csv
+    yield "studies", explorer.cards()  # after the documents: what no report has counted is counted from those
     rows = explorer.catalogue.rows()
     say(f"{len(rows)} runs")
     yield "runs", explorer.catalogue.document()
@@ -109,6 +107,8 @@ def _answers(explorer: Explorer, say: Say) -> Iterator[tuple[str, Any]]:
 
 def _look(explorer: Explorer, images: int, asked: Sequence[str], say: Say) -> Iterator[tuple[str, Any]]:
     rows = {r["run"]: r for r in explorer.catalogue.rows()}
+    if not asked and not any(_has_model(r) for r in rows.values()):  # as in a lab that was imported: rows, no weights
+        rows |= {r["run"]: r for r in explorer.shipped()}
     chosen = _models(rows, asked)
     if not chosen:
         return
@@ -155,11 +155,11 @@ def _look(explorer: Explorer, images: int, asked: Sequence[str], say: Say) -> It
 def _models(rows: dict[str, runs.Flat], asked: Sequence[str]) -> list[str]:
     """Those named, or two of one data set and different architectures, trained longest."""
     for key in asked:
-        if key not in rows or rows[key]["state"] != "finished":
-            raise SaccadeError(f'no finished run "{key}" in this lab; saccade status lists them.')
+        if key not in rows or not _has_model(rows[key]):
+            raise SaccadeError(f'no finished run "{key}" with weights in this lab; saccade status lists them.')
     if asked:
         return list(dict.fromkeys(asked))[:2]
-    finished = [r for r in rows.values() if r["state"] == "finished" and "model" in r]
+    finished = [r for r in rows.values() if _has_model(r)]
 
     def length(row: runs.Flat) -> tuple[Any, ...]:
         return row.get("images", 0), row["model"] == "lenet", row.get("backgrounds", 0), -row["seed"]
@@ -169,6 +169,10 @@ def _models(rows: dict[str, runs.Flat], asked: Sequence[str]) -> list[str]:
     one = max(finished, key=length)
     others = [r for r in finished if r["data"] == one["data"] and r["model"] != one["model"]]
     return [one["run"], *([max(others, key=length)["run"]] if others else [])]
+
+
+def _has_model(row: runs.Flat) -> bool:
+    return row["state"] == "finished" and "model" in row and row.get("weights") != "none"
 
 
 def _moves() -> Iterator[dict[str, float]]:

@@ -21,7 +21,7 @@ Flat = dict[str, Any]
 TAIL = 16_384  # bytes of a log that show how far a run is
 LONGEST = 8  # numbers in a condition; what is longer is an image or a map, and no condition
 SHOWN_EVENTS = 40
-FORMAT = f"1 {__version__}"  # of what is remembered
+FORMAT = f"2 {__version__}"  # of what is remembered
 STATES = tuple(f"{share:g}" for share in MILESTONES)
 
 
@@ -90,8 +90,11 @@ def row(lab: Lab, key: str) -> Flat:
     else:
         flat |= progress(lab, key, run)
     flat |= {name: facts[name] for name in ("device", "torch") if name in facts}
-    with contextlib.suppress(OSError):
-        flat["started"] = round((lab.folder(key) / "run.json").stat().st_mtime)
+    if done is not None and not (lab.folder(key) / "weights.safetensors").is_file():
+        flat["weights"] = "none"  # nothing to look at: imported as rows, or no model at all
+    if done is None or not done.get("exported"):  # the file of an imported run is as old as the import
+        with contextlib.suppress(OSError):
+            flat["started"] = round((lab.folder(key) / "run.json").stat().st_mtime)
     # The same few words in every row: kept once, a hundred thousand rows take a third of the memory.
     return {sys.intern(k): sys.intern(v) if type(v) is str else v for k, v in flat.items()}
 
@@ -160,20 +163,33 @@ def describe(lab: Lab, key: str) -> Flat:
     damaged = lab.damage(key)
     page: Flat = {"key": key, "damaged": damaged, **row(lab, key)}
     log = events(lab, key)
-    page["curve"] = [
-        {name: e[name] for name in ("images", "split", "accuracy", "n")}
-        for e in log
-        if e.get("event") == "watch" and {"images", "split", "accuracy", "n"} <= set(e)
-    ]
+    measured = list(measurements(lab, key))
+    page["curve"] = _curve(log) or _curve_of_rows(measured)
     page["log"] = [e for e in log if e.get("event") != "watch"][-SHOWN_EVENTS:]
     with contextlib.suppress(DamagedFile, FileNotFoundError, KeyError):
         described = lab.described(key)
         page |= {"spec": described["run"], "facts": described.get("facts", {})}
-    page["measured"] = [_shown(document) for document in measurements(lab, key)]
+    page["measured"] = [_shown(document) for document in measured]
     page["weights"] = (lab.folder(key) / "weights.safetensors").is_file() and "weights.safetensors" not in damaged
     page["milestones"] = [share for share in MILESTONES if lab.has_milestone(key, share)]
+    page["imported"] = "started" not in page and page["state"] not in ("damaged", "running", "waiting")
     page["saved"] = (lab.folder(key) / "state.sealed").is_file() and "state.sealed" not in damaged
     return page
+
+
+def _curve(log: Iterable[Flat]) -> list[Flat]:
+    names = ("images", "split", "accuracy", "n")
+    return [{k: e[k] for k in names} for e in log if e.get("event") == "watch" and set(names) <= set(e)]
+
+
+def _curve_of_rows(measured: Iterable[Flat]) -> list[Flat]:
+    """The curve of an imported run, which has rows and no log."""
+    rows = [r for document in measured if document["probe"] == "training" for r in document["rows"]]
+    return [
+        {"images": r["at"]["images"], "split": r["at"]["split"], "accuracy": r["value"], "n": r["n"]}
+        for r in rows
+        if r["metric"] in ("online", "watched") and {"images", "split"} <= set(r.get("at", {}))
+    ]
 
 
 def measurements(lab: Lab, key: str) -> Iterator[Flat]:

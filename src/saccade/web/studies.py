@@ -14,7 +14,7 @@ from saccade.lab.pipeline import Session
 from saccade.lab.store import Lab
 from saccade.report import document, figures, writers
 from saccade.report.figures import FigureData, jsonable
-from saccade.spec import SCALES, Evidence, SaccadeError, Says, Scale, Verdict, suggest
+from saccade.spec import SCALES, DamagedFile, Evidence, SaccadeError, Says, Scale, Verdict, suggest
 from saccade.study import Study
 from saccade.web import runs
 from saccade.web.runs import Flat
@@ -45,6 +45,8 @@ class Studies:
         self._sessions: dict[tuple[str, str], Session] = {}
         self._kept: dict[tuple[str, str], tuple[Any, Flat, dict[str, FigureData]]] = {}
         self._places: tuple[Any, dict[str, Place]] | None = None
+        self._counted: dict[tuple[str, str], list[Flat] | None] = {}  # None: being judged
+        self._turn = threading.Lock()  # one study is judged at a time
         self._lock = threading.Lock()
 
     def places(self) -> Mapping[str, Place]:
@@ -132,16 +134,22 @@ class Studies:
             have = [states.get(plan.place_of(self.lab, t), "") for t in session.tasks]
             report = self._report(name, folder)
             said = [str(v.get("says", "")) for v in report.get("verdicts", ()) if isinstance(v, dict)]
+            done = sum(s not in ("", "running", "waiting") for s in have)
+            if not report and have and done == len(have):
+                counted, judging = self._soon(name, folder)
+            else:
+                counted, judging = counts(said), False
             sittings.append(
                 {
                     "folder": folder,
                     "scale": session.scale,
                     "choices": changed(session),
                     "runs": len(have),
-                    "done": sum(s not in ("", "running", "waiting") for s in have),
+                    "done": done,
                     "running": have.count("running"),
-                    "counts": counts(said),
-                    "claims": len(said),
+                    "counts": counted,
+                    "judging": judging,
+                    "claims": sum(c["n"] for c in counted),
                     "procedural": bool(report.get("procedural")),
                 }
             )
@@ -154,6 +162,26 @@ class Studies:
             "costs": {s: study.costs[s] for s in SCALES if s in study.costs},
             "command": f"saccade run {name} --scale {'demo' if 'demo' in study.costs else 'smoke'}",
         }
+
+    def _soon(self, name: str, folder: str) -> tuple[list[Flat], bool]:
+        """Counts of verdicts that no report has written, as after an import; whether they are still being made.
+
+        Beside the answer, so that the list of studies need not wait for them.
+        """
+        with self._lock:
+            if (name, folder) in self._kept:
+                return self._kept[name, folder][1]["counts"], False
+            if (name, folder) not in self._counted:
+                self._counted[name, folder] = None
+                threading.Thread(target=self._count, args=(name, folder), daemon=True, name="judge").start()
+            counted = self._counted[name, folder]
+        return counted or [], counted is None
+
+    def _count(self, name: str, folder: str) -> None:
+        counted = []
+        with self._turn, contextlib.suppress(SaccadeError, DamagedFile):  # the page of the study says what is wrong
+            counted = self._made(name, folder)[1]["counts"]
+        self._counted[name, folder] = counted
 
     def document(self, name: str, folder: str) -> Flat:
         return self._made(name, folder)[1]

@@ -118,7 +118,7 @@ def images_seen(table: Table) -> FigureData:
             y="accuracy",
             x="images",
             lines=lines,
-            x_label="training images shown",
+            x_label="training images seen",
             y_label="accuracy",
             y_percent=True,
             panel=f"x = {x}",

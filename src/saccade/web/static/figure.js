@@ -121,9 +121,10 @@ function frame(svg, box, y, { percent, label, first }) {
     const at = y(v);
     if (at < box.top - 1 || at > box.top + box.height + 1) continue;
     svg.append(s("line.grid", { x1: box.left, x2: box.left + box.width, y1: at, y2: at }));
-    svg.append(s("text.tick", { x: box.left - 8, y: at + 3.5, "text-anchor": "end" }, percent ? number(100 * v, 6) : number(v, 6)));
+    // Panels share their range: the first of a row tells it, and no label lies on the panel to its left.
+    if (first) svg.append(s("text.tick", { x: box.left - 8, y: at + 3.5, "text-anchor": "end" }, percent ? number(100 * v, 6) : number(v, 6)));
   }
-  if (first && label) svg.append(s("text.label", { x: 0, y: 0, "text-anchor": "middle", transform: `translate(${box.left - 44} ${box.top + box.height / 2}) rotate(-90)` }, percent ? `${label} (%)` : label));
+  if (first && label) svg.append(s("text.label", { x: 0, y: 0, "text-anchor": "middle", transform: `translate(${box.left - 44} ${box.top + box.height / 2}) rotate(-90)` }, percent && label !== "percentage points" ? `${label} (%)` : label));
 }
 
 function wrap(text, room) {

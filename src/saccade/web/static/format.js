@@ -24,6 +24,12 @@ export function interval(e, percent, digits = 1) {
   return `${value} [${scaled(e.low, percent, digits)}, ${scaled(e.high, percent, digits)}]`;
 }
 
+// A command as one types it where `saccade serve` was started.
+export function inLab(command, lab) {
+  if (lab.root === "lab") return command; // the default
+  return `${command} --lab ${/^[\w@%+=:,./-]+$/.test(lab.root) ? lab.root : `'${lab.root.replaceAll("'", "'\\''")}'`}`;
+}
+
 export function p(value) {
   if (!finite(value)) return "–";
   return value < 0.001 ? "< 0.001" : value.toFixed(3);

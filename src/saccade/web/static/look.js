@@ -2,7 +2,7 @@
 
 import { h, put, empty, announce, copyable } from "./dom.js";
 import { STATIC, get, post } from "./data.js";
-import { number, scaled } from "./format.js";
+import { inLab, number, scaled } from "./format.js";
 import * as store from "./store.js";
 import { candidates, picker } from "./picker.js";
 import { STILL, stage } from "./stage.js";
@@ -20,7 +20,7 @@ export async function show(root, route, { follow, address, lab }) {
   if (!rows.length) {
     if (!STATIC && !store.isComplete()) put(root, h("p.wait", {}, "Reading the lab…"));
     else put(root, STATIC ? empty("No models in this export", h("p", {}, "It was written without a Look page."))
-      : empty("No trained model yet", h("p", {}, "This page needs a finished run. The smallest study trains eight models in a minute:"), copyable(`saccade run digits_on_backgrounds --scale smoke --lab ${lab.root}`)));
+      : empty("No trained model yet", h("p", {}, "This page needs a finished run. The smallest study trains eight models in a minute:"), copyable(inLab("saccade run digits_on_backgrounds --scale smoke", lab))));
     let inner = null;
     const off = store.onRows(async () => { if (candidates(lab).length || store.isComplete()) { off(); inner = await show(root, route, { follow, address, lab }); } });
     return { title: "Look", close: () => { off(); inner?.close?.(); } };
@@ -61,18 +61,20 @@ export async function show(root, route, { follow, address, lab }) {
     ask();
   }
   async function ask() {
+    if (!infos.some(Boolean)) return;
     if (busy) { dirty = true; return; }
     busy = true;
     dirty = false;
     root.dataset.busy = "1";
     const began = performance.now();
     try {
-      const asked = { models: view.runs.map((run, i) => run && { run, state: view.states[i] || "", layers: view.layers[i] || undefined }).filter(Boolean), picture: picture(), query: view.query };
+      const shown = [0, 1].filter((i) => view.runs[i] && infos[i]); // one that cannot be shown does not stop the other
+      const asked = { models: shown.map((i) => ({ run: view.runs[i], state: view.states[i] || "", layers: view.layers[i] || undefined })), picture: picture(), query: view.query };
       const answer = STATIC ? await saved.see(asked) : await post("look", asked);
       if (closed) return;
       last = answer;
-      await paint(answer);
-      put(notice);
+      await paint(answer, shown);
+      if (shown.length === view.runs.filter(Boolean).length) put(notice);
       times.push(performance.now() - began);
       if (times.length > 60) times.shift();
       const sorted = [...times].sort((a, b) => a - b), median = sorted[Math.floor(sorted.length / 2)];
@@ -96,12 +98,12 @@ export async function show(root, route, { follow, address, lab }) {
     return p;
   }
 
-  async function paint(answer) {
+  async function paint(answer, shown) {
     const src = `data:image/png;base64,${answer.png}`;
     board.show(src);
     board.set({ size: answer.size });
     const raw = await rawPixels(src, answer.size);
-    answer.answers.forEach((a, i) => panels[i].paint(a, answer, raw));
+    answer.answers.forEach((a, k) => panels[shown[k]].paint(a, answer, raw));
     drawReadout(answer);
   }
 
@@ -216,8 +218,8 @@ export async function show(root, route, { follow, address, lab }) {
     const names = info.classes;
     return [
       h("p.says-line", {}, "says ", h("b", { class: right === null ? "" : right ? "right" : "wrong" }, names[best] ?? best), ` with ${scaled(a.probabilities[best], true, 0)} %`, right === null ? "" : right ? h("span.right", {}, " ✓") : h("span.wrong", {}, ` ✗ it is ${names[answer.label] ?? answer.label}`)),
-      h("table.bars", { "aria-label": "Logits and probabilities" }, h("tbody", {}, a.probabilities.map((p, k) => h("tr", { class: `${k === best ? "best" : ""} ${k === answer.label && view.mode === "set" ? "true-label" : ""}` },
-        h("th", { scope: "row" }, names[k] ?? k), h("td.length", {}, h("i", { style: { width: `${100 * p}%`, background: colour(family) } })), h("td.num", { data: { logit: String(k) }, title: `logit ${a.logits[k].toPrecision(8)}` }, a.logits[k].toFixed(2)))))),
+      h("table.bars", { "aria-label": "Probabilities and logits" }, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, h("span.unseen", {}, "class")), h("th", { scope: "col" }, "probability"), h("th", { scope: "col" }, "logit"))), h("tbody", {}, a.probabilities.map((p, k) => h("tr", { class: `${k === best ? "best" : ""} ${k === answer.label && view.mode === "set" ? "true-label" : ""}` },
+        h("th", { scope: "row" }, names[k] ?? k), h("td.length", {}, h("span.unseen", {}, `${scaled(p, true, 1)} %`), h("i", { style: { width: `${100 * p}%`, background: colour(family) } })), h("td.num", { data: { logit: String(k) }, title: `logit ${a.logits[k].toPrecision(8)}` }, a.logits[k].toFixed(2)))))),
     ];
   }
 
@@ -235,7 +237,14 @@ export async function show(root, route, { follow, address, lab }) {
   }
 
   function centresOf(info, size) {
-    return [h("h3", {}, "Centres of the heads ", h("small", {}, "contours at one and two standard deviations")), h("div.heads.wide", {}, info.centres.map((layer) => h("figure.head-map", {}, contours(layer, size, view.query), h("figcaption", {}, layer.layer))))];
+    return [h("h3", {}, "Centres of the heads ", h("small", {}, "contours at one and two standard deviations")), h("div.heads.wide", {}, info.centres.map((layer) => h("figure.head-map", {}, contours(layer, size, view.query), h("figcaption", {}, layer.layer, beyond(layer, size)))))];
+  }
+
+  // Heads whose centre lies off the image cannot be drawn; that there are some is said.
+  function beyond(layer, size) {
+    const at = view.query || { x: size / 2, y: size / 2 };
+    const away = layer.centre.filter(([down, right]) => { const y = at.y + down * layer.patch, x = at.x + right * layer.patch; return x < 0 || y < 0 || x > size || y > size; }).length;
+    return away ? `: ${away} of ${layer.centre.length} heads look beyond the edge` : `: ${layer.centre.length} heads`;
   }
 
   function featureMaps(a, info, i) {
@@ -276,7 +285,8 @@ export async function show(root, route, { follow, address, lab }) {
     await loadModel(1);
     if (closed) return;
     panels.forEach((p) => p.refresh());
-    if (infos[0]) { put(notice); await loadStock(); }
+    if (infos[0]) await loadStock();
+    else put(readout, "There is no image while model A cannot be shown; choose another.");
   })();
   const off = store.onRows(() => { rows = STATIC ? rows : candidates(lab); panels.forEach((p) => p.refresh()); });
   return { title: "Look", close: () => { closed = true; off(); } };

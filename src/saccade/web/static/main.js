@@ -21,8 +21,13 @@ let writing = null;
 
 export function parse(hash) {
   const [path, query = ""] = hash.replace(/^#\/?/, "").split("?");
-  const parts = path.split("/").filter(Boolean).map(decodeURIComponent);
+  const parts = path.split("/").filter(Boolean).map(decoded);
   return { page: parts[0] || "", parts: parts.slice(1), query: Object.fromEntries(new URLSearchParams(query)) };
+}
+
+// An address that was cut off in the middle of a letter is an unknown one, not an error.
+function decoded(text) {
+  try { return decodeURIComponent(text); } catch { return text; }
 }
 
 export function address(page, parts = [], query = {}) {
@@ -52,7 +57,9 @@ async function show() {
   open?.close?.();
   open = null;
   if (!page) {
-    put(main, empty("There is no such page", h("p", {}, h("a", { href: "#/" }, "All studies"))));
+    put(main, h("div.page", {}, empty("There is no such page", h("p", {}, h("a", { href: "#/" }, "All studies")))));
+    document.title = "No such page · saccade explorer";
+    show.moved = true;
     return;
   }
   const holder = h("div.page", {}, h("p.wait", {}, "Loading…"));
@@ -67,7 +74,9 @@ async function show() {
     if (show.moved) main.focus({ preventScroll: true });
   } catch (error) {
     if (show.token !== token) return;
-    put(holder, failed(error));
+    const words = failed(error);
+    put(holder, words);
+    document.title = `${words.querySelector("h2").textContent} · saccade explorer`;
   }
   show.moved = true;
 }
@@ -123,7 +132,7 @@ async function begin() {
     setStatistics(lab);
     put(document.getElementById("about"), `saccade ${lab.saccade} · lab in ${lab.root}`, STATIC ? `, saved ${lab.saved || ""}` : "");
   } catch (error) {
-    put(main, failed(error));
+    put(main, h("div.page", {}, failed(error)));
     const off = live.onChange(() => { off(); begin(); });
     return;
   }

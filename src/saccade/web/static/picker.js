@@ -6,9 +6,17 @@ import * as store from "./store.js";
 const MOST = 120;
 
 export function candidates(lab) {
-  const own = store.all().filter((r) => (r.state === "finished" || r.state === "running") && r.model);
+  const own = store.all().filter((r) => (r.state === "finished" || r.state === "running") && r.model && r.weights !== "none");
   const known = new Set(own.map((r) => r.run));
   return [...own, ...(lab.shipped || []).filter((r) => !known.has(r.run))];
+}
+
+const titleOf = (r) => (r.shipped ? "came with saccade" : r.study ? `${r.study}, ${r.scale}` : r.data);
+
+function inOrder(a, b) {
+  const x = titleOf(a), y = titleOf(b), p = a.shipped || a.arm || a.model, q = b.shipped || b.arm || b.model;
+  if (x !== y) return Boolean(a.shipped) - Boolean(b.shipped) || (x < y ? -1 : 1);
+  return p !== q ? (p < q ? -1 : 1) : a.seed - b.seed || (a.run < b.run ? -1 : 1);
 }
 
 export function nameOf(row, rows) {
@@ -45,10 +53,10 @@ export function picker(label, onpick) {
   }
   function draw() {
     const test = store.filter(input.value);
-    const kept = rows.filter(test);
+    const kept = rows.filter(test).sort(inOrder);
     const parts = new Map();
     for (const r of kept.slice(0, MOST)) {
-      const title = r.shipped ? "came with saccade" : r.study ? `${r.study}, ${r.scale}` : r.data;
+      const title = titleOf(r);
       if (!parts.has(title)) parts.set(title, []);
       parts.get(title).push(r);
     }

@@ -2,7 +2,7 @@
 
 import { h, put, empty, copyable, s } from "./dom.js";
 import { get } from "./data.js";
-import { duration, finite, number, plural, value } from "./format.js";
+import { duration, finite, inLab, number, plural, value } from "./format.js";
 import { linear } from "./scales.js";
 import { onChange } from "./live.js";
 
@@ -23,7 +23,7 @@ export async function show(root, route, { follow, lab }) {
   function draw() {
     const head = h("header.head", {}, h("h1", {}, "Profile"), h("p.lead", {}, "What a model looks at and what it is blind to: one row per question, two models beside each other."));
     if (!profiles.length) {
-      put(root, head, empty("No profile yet", h("p", {}, "One command measures any model: a run of this lab by its key, a registered name, a function in a file, a timm or transformers name."), copyable(`saccade profile KEY --lab ${lab.root}`)));
+      put(root, head, empty("No profile yet", h("p", {}, "One command measures any model: a run of this lab by its key, a registered name, a function in a file, a timm or transformers name."), copyable(inLab("saccade profile KEY", lab))));
       return;
     }
     const ids = profiles.map((p) => p.id);
@@ -93,6 +93,6 @@ function strip(r) {
 function skipped(chosen) {
   const lists = chosen.map((p) => Object.entries(p.skipped));
   if (!lists.some((l) => l.length)) return null;
-  return h("details", {}, h("summary", {}, "Not asked, and why"), chosen.map((p, i) => (lists[i].length ? [h("h4", {}, `${"AB"[i]}: ${p.name}`), h("dl", {}, lists[i].map(([k, why]) => [h("dt", {}, k), h("dd", {}, why)]))] : null)),
-    h("h4", {}, "What was measured"), h("dl", {}, Object.entries(chosen[0].data).map(([k, v]) => [h("dt", {}, k), h("dd", {}, value(v))])));
+  return h("details", {}, h("summary", {}, "Not asked, and why"), chosen.map((p, i) => (lists[i].length ? [h("h3.minor", {}, `${"AB"[i]}: ${p.name}`), h("dl", {}, lists[i].map(([k, why]) => [h("dt", {}, k), h("dd", {}, why)]))] : null)),
+    h("h3.minor", {}, "What was measured"), h("dl", {}, Object.entries(chosen[0].data).map(([k, v]) => [h("dt", {}, k), h("dd", {}, value(v))])));
 }

@@ -34,8 +34,9 @@ export async function show(root, route, { address }) {
       run.damaged.length ? h("div.note.bad", {}, h("b", {}, "Damaged: "), run.damaged.join(", "), h("p", {}, "What does not match its checksum is never used. Do the run again with ", h("code", {}, "saccade run … --redo-damaged"), ", or look at every file with ", h("code", {}, "saccade lab verify"), ".")) : null,
       h("div.facts", {}, state(), run.seconds !== undefined ? tile("trained for", duration(run.seconds)) : tile("time left", run.left !== undefined ? `about ${duration(run.left)}` : "–"),
         run.steps !== undefined ? tile("steps", number(run.steps)) : tile("trained", run.share !== undefined ? `${Math.round(100 * run.share)} %` : "–"),
-        tile("parameters", parameters()), tile("started", run.started ? ago(run.started) : "–")),
+        tile("parameters", parameters()), tile("started", run.started ? ago(run.started) : run.imported ? "elsewhere" : "–")),
       run.reason ? h("p.stopped", {}, run.state === "finished" ? "Stopped by its rule: " : `${run.state[0].toUpperCase()}${run.state.slice(1)}: `, h("b", {}, run.reason), ".") : null,
+      run.imported ? h("p.stopped", {}, "Imported: its rows and curve are here, its weights are not.") : null,
       seeds(), curve(), look(), measured(), h("div.two", {}, settings(), environment()), log());
   }
 

@@ -68,7 +68,7 @@ export async function show(root, route, context) {
   function drawFacets(kept) {
     const active = store.words(query.q || ""), named = active.map((w) => /^(\w+):/.exec(w)?.[1]).filter(Boolean);
     const sample = kept.length > SAMPLE ? kept.filter((_, i) => i % Math.ceil(kept.length / SAMPLE) === 0) : kept;
-    const fields = store.varying(sample, new Set(["run", "group", "reason", "seconds", "steps", "started", "share", "left"]));
+    const fields = store.common(sample, new Set(["run", "group", "reason", "seconds", "steps", "started", "share", "left", "weights"]));
     const order = [...new Set([...named, ...["state", "study", "scale", "arm", "model", "data"].filter((f) => fields.includes(f)), ...fields])];
     const most = more ? order.length : Math.max(FACETS, named.length);
     put(facets, order.slice(0, most).map((field) => facet(field, active)),
@@ -147,9 +147,9 @@ function list(root, context) {
   put(root, running, scroller);
 
   function columns() {
-    const vary = store.varying(rows.length > SAMPLE ? rows.filter((_, i) => i % Math.ceil(rows.length / SAMPLE) === 0) : rows, store.BESIDE).filter((f) => f !== "model" && f !== "data");
+    const vary = store.common(rows.length > SAMPLE ? rows.filter((_, i) => i % Math.ceil(rows.length / SAMPLE) === 0) : rows, store.BESIDE).filter((f) => f !== "model" && f !== "data");
     const arms = rows.some((r) => r.arm), datas = new Set(rows.slice(0, SAMPLE).map((r) => r.data)).size > 1;
-    return ["state", arms ? "arm" : "model", ...(arms ? ["model"] : []), ...(datas ? ["data"] : []), "seed", "seconds", "started", ...vary.slice(0, 6)];
+    return ["state", arms ? "arm" : "model", ...(arms ? ["model"] : []), ...(datas ? ["data"] : []), "seed", "seconds", "started", ...vary.slice(0, 5)];
   }
 
   // All rows are put in order once; a filter then only leaves some out.
@@ -175,7 +175,7 @@ function list(root, context) {
   }
 
   function paintHead() {
-    put(head, fields.map((f) => h("th", { scope: "col", class: `f-${f}`, "aria-sort": order.field === f ? (order.down ? "descending" : "ascending") : null },
+    put(head, fields.map((f, k) => h("th", { scope: "col", class: `f-${f}${k === 1 ? " f-main" : ""}`, "aria-sort": order.field === f ? (order.down ? "descending" : "ascending") : null },
       h("button.sort", { type: "button", onclick: () => { order = { field: f, down: order.field === f ? !order.down : ["started", "seconds"].includes(f) }; sort(); paintHead(); paint(); announce(`sorted by ${f}`); } }, f, h("i", { "aria-hidden": "true" }, order.field === f ? (order.down ? " ↓" : " ↑") : "")))));
   }
 

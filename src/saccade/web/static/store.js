@@ -4,7 +4,7 @@ import { STATIC, get } from "./data.js";
 import { onChange } from "./live.js";
 
 // What is known about a run beside its specification: nothing that a group of seeds could be told apart by.
-export const BESIDE = new Set(["run", "state", "reason", "seconds", "steps", "device", "torch", "started", "share", "left", "group", "study", "scale", "arm", "seed"]);
+export const BESIDE = new Set(["run", "state", "reason", "seconds", "steps", "device", "torch", "started", "share", "left", "weights", "group", "study", "scale", "arm", "seed"]);
 
 const FIRST = 120; // more than a screen holds
 
@@ -149,7 +149,12 @@ export const quote = (value) => (/[\s",:]/.test(String(value)) ? `"${value}"` : 
 
 // -- which fields tell runs apart
 
-export function varying(list, skip = new Set()) {
+export const varying = (list, skip) => tally(list, skip).map(([name]) => name);
+
+// The same, those that most runs have first: a list of several studies shows few empty columns.
+export const common = (list, skip) => tally(list, skip).sort((a, b) => b[1].n - a[1].n).map(([name]) => name);
+
+function tally(list, skip = new Set()) {
   const seen = new Map();
   for (const row of list) {
     for (const name in row) {
@@ -160,7 +165,7 @@ export function varying(list, skip = new Set()) {
       if (values.set.size < 200) values.set.add(row[name]);
     }
   }
-  return [...seen].filter(([, v]) => v.set.size > 1 || v.n < list.length).map(([name]) => name);
+  return [...seen].filter(([, v]) => v.set.size > 1 || v.n < list.length);
 }
 
 export function label(row, fields) {

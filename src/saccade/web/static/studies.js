@@ -1,19 +1,23 @@
 // All studies: what each asks, what this lab has of it, and what came out.
 
 import { h, put, copyable } from "./dom.js";
-import { get } from "./data.js";
-import { plural } from "./format.js";
+import { STATIC, get } from "./data.js";
+import { inLab, plural } from "./format.js";
 import { onChange } from "./live.js";
 
 export async function show(root, route, { address, lab }) {
   const cards = await get("studies");
-  draw(cards);
-  const off = onChange(async () => {
+  let timer = 0;
+  const again = async () => {
+    clearTimeout(timer);
     try { draw(await get("studies")); } catch { /* the banner says it */ }
-  });
-  return { title: "Studies", close: off };
+  };
+  draw(cards);
+  const off = onChange(again);
+  return { title: "Studies", close: () => { off(); clearTimeout(timer); } };
 
   function draw(cards) {
+    if (!STATIC && cards.some((c) => c.sittings.some((t) => t.judging))) timer = setTimeout(again, 1500);
     const have = cards.filter((c) => c.sittings.length), not = cards.filter((c) => !c.sittings.length);
     put(root,
       h("header.head", {},
@@ -22,14 +26,14 @@ export async function show(root, route, { address, lab }) {
         h("p.lead", {}, have.length
           ? "Published claims about vision models, run again with paired seeds. Open a study for its verdicts, its figures and how each number was made."
           : "Nothing has been run here yet. One of these commands fills it; this page follows while it runs."),
-        have.length ? null : [copyable(`saccade run digits_on_backgrounds --scale smoke --lab ${lab.root}`),
+        have.length ? null : [copyable(inLab("saccade run digits_on_backgrounds --scale smoke", lab)),
           lab.shipped?.length ? h("p", {}, h("a", { href: address("look") }, "Or look at trained models that come with saccade"), ", before anything is trained.") : null]),
       h("div.cards", {}, have.map((c) => card(c, address))),
       not.length ? h("section", {},
         h("h2", {}, have.length ? "Not run in this lab" : "Studies"),
         h("ul.plain", {}, not.map((c) => h("li.ask", {},
           h("div", {}, h("b", {}, c.question), h("small", {}, `${c.paper ? c.paper.citation + ". " : ""}${plural(c.claims, "claim")}.`)),
-          copyable(c.command))))) : null);
+          copyable(inLab(c.command, lab)))))) : null);
   }
 }
 
@@ -48,9 +52,9 @@ function sitting(c, s, address) {
     h("a.sitting", { href: address("study", [c.name, s.folder]) },
       h("span.scale", {}, s.scale, changed.length ? h("small", {}, changed.map(([k, v]) => `${k}=${v}`).join(" ")) : null),
       s.counts.length ? share(s.counts) : h("span.share.none", {}),
-      h("span.sum", {}, s.counts.length ? s.counts.map((n) => h(`span.count.${n.look}`, { title: `${n.n} ${n.counted}` }, h("i", { "aria-hidden": "true" }, n.sign), `${n.n}`, h("span.unseen", {}, ` ${n.counted} `))) : null),
-      h("span.runs", {}, s.running ? h("span.live", {}, `${s.done} of ${s.runs} runs, ${s.running} training`) : s.done < s.runs ? `${s.done} of ${s.runs} runs` : plural(s.runs, "run"),
-        s.procedural ? h("small.warn", {}, "drawn data") : null)));
+      h("span.sum", { "aria-hidden": "true" }, s.counts.length ? s.counts.map((n) => h(`span.count.${n.look}`, { title: `${n.n} ${n.counted}` }, h("i", { "aria-hidden": "true" }, n.sign), `${n.n}`)) : null),
+      h("span.runs", {}, s.counts.length ? `${s.counts.map((n) => `${n.n} ${n.counted}`).join(", ")} · ` : null, s.running ? h("span.live", {}, `${s.done} of ${s.runs} runs, ${s.running} training`) : s.done < s.runs ? `${s.done} of ${s.runs} runs` : plural(s.runs, "run"), s.judging ? ", judging…" : "",
+        s.procedural ? h("small.warn", {}, "synthetic data") : null)));
 }
 
 export function share(counts) {

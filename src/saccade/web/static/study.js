@@ -2,13 +2,13 @@
 
 import { badge, copyable, h, put, s } from "./dom.js";
 import { get, href } from "./data.js";
-import { duration, finite, interval, number, p as asP, plural, value } from "./format.js";
+import { duration, finite, inLab, interval, number, p as asP, plural, value } from "./format.js";
 import { figure } from "./figure.js";
 import { onChange } from "./live.js";
 import { share } from "./studies.js";
 import { linear, smallest, largest } from "./scales.js";
 
-export async function show(root, route, { address, follow }) {
+export async function show(root, route, { address, follow, lab }) {
   const [name, folder] = route.parts;
   let query = { ...route.query };
   let doc, cards;
@@ -19,7 +19,7 @@ export async function show(root, route, { address, follow }) {
     follow("study", [name, folder], query);
   };
   draw();
-  if (query.claim) document.getElementById(anchor(query.claim))?.scrollIntoView({ block: "center" });
+  if (query.claim) document.getElementById(anchor(query.claim))?.scrollIntoView();
   else if (query.figure) document.getElementById(`figure-${query.figure}`)?.scrollIntoView();
   const off = onChange(async () => {
     try {
@@ -148,13 +148,14 @@ export async function show(root, route, { address, follow }) {
     for (const [k, v] of Object.entries(facts.data || {})) pairs.push([`Data: ${k}`, value(v)]);
     (facts.environments || []).forEach((e, i) => pairs.push([facts.environments.length > 1 ? `Environment ${i + 1}` : "Environment", value(e)]));
     return h("section", { id: "how" }, h("h2", { tabindex: "-1" }, "How it was made"),
-      h("p", {}, "This command makes it again; what is in the lab is not repeated."), copyable(doc.command),
+      h("p", {}, "This command makes it again; what is in the lab is not repeated."), copyable(inLab(doc.command, lab)),
       h("p", {}, h("a", { href: address("runs", [], { q: `study:${name} scale:${doc.scale}` }) }, "Every run behind it")),
       h("details", {}, h("summary", {}, "How the numbers were made"), h("ul", {}, doc.method.map((m) => h("li", {}, m)))),
       h("details", {}, h("summary", {}, "Runs and environment"), h("dl", {}, pairs.map(([k, v]) => [h("dt", {}, k[0].toUpperCase() + k.slice(1)), h("dd", {}, v)]))));
   }
 }
 
+const NO_ROWS = "no rows"; // what a requirement says of an arm that was not run
 const anchor = (id) => `claim-${id.toLowerCase().replace(/[^a-z0-9]+/g, "-")}`;
 
 // One scale for all claims in percentage points, so that sizes can be compared down the list.
@@ -220,10 +221,10 @@ function detail(c) {
   if (c.remark) pairs.push(["Remark", c.remark]);
   return [
     h("dl", {}, pairs.map(([k, v]) => [h("dt", {}, k), h("dd", {}, v)])),
-    c.requirements.length ? [h("h4", {}, "Requirements"), h("ul.requirements", {}, c.requirements.map((r) => h(`li.${r.met ? "met" : "unmet"}`, {}, h("i", { "aria-hidden": "true" }, r.met ? "✓" : "✗"), h("span", {}, h("span.unseen", {}, r.met ? "met: " : "not met: "), r.asks, h("small", {}, r.found)))))] : null,
-    c.by_budget.length > 1 ? [h("h4", {}, "Against the training budget"), budget(c)] : null,
-    e && e.parts.length ? [h("h4", {}, "What the claim is made of"), h("ul.parts", {}, e.parts.map((part, i) => h("li", {}, strip(part, null, 120), h("span", {}, part.note || `part ${i + 1}`, h("small", {}, `${part.ours}, p ${asP(part.p)}, ${part.method}`)))))] : null,
-    c.differs.length ? [h("h4", {}, "Differences from the paper that may touch this claim"), h("ul", {}, c.differs.map((d) => h("li", {}, d)))] : null,
+    c.requirements.length ? [h("h3.minor", {}, "Requirements"), h("ul.requirements", {}, c.requirements.map((r) => h(`li.${r.met ? "met" : "unmet"}`, {}, h("i", { "aria-hidden": "true" }, r.met ? (r.found === NO_ROWS ? "–" : "✓") : "✗"), h("span", {}, h("span.unseen", {}, r.met ? "met: " : "not met: "), r.asks, h("small", {}, r.met && r.found === NO_ROWS ? "not asked: this scale leaves this arm out" : r.found)))))] : null,
+    c.by_budget.length > 1 ? [h("h3.minor", {}, "Against the training budget"), budget(c)] : null,
+    e && e.parts.length ? [h("h3.minor", {}, "What the claim is made of"), h("ul.parts", {}, e.parts.map((part, i) => h("li", {}, strip(part, null, 120), h("span", {}, part.note || `part ${i + 1}`, h("small", {}, `${part.ours}, p ${asP(part.p)}, ${part.method}`)))))] : null,
+    c.differs.length ? [h("h3.minor", {}, "Differences from the paper that may touch this claim"), h("ul", {}, c.differs.map((d) => h("li", {}, d)))] : null,
   ];
 }
 
@@ -234,6 +235,6 @@ function budget(c) {
     label: "ours", family: "other", dash: "solid", shade: 0.5, missing: 0, why: "", ink: "var(--accent)",
     x: points.map((b) => 100 * b.share), estimates: points.map((b) => b.estimate), seeds: points.map(() => []),
   };
-  const data = { kind: "Curves", title: "", y_label: percent ? "points" : c.evidence?.unit || "estimate", y_log: false, y_percent: percent, note: "", whole: true, panels: [{ title: "", lines: [line], marks: [], fits: [], x_label: "share of the budget (%)", x_log: null }] };
+  const data = { kind: "Curves", title: "", y_label: percent ? "percentage points" : c.evidence?.unit || "estimate", y_log: false, y_percent: percent, note: "", whole: true, panels: [{ title: "", lines: [line], marks: [], fits: [], x_label: "share of the budget (%)", x_log: null }] };
   return h("div.small-figure", {}, figure({ name: `${c.id}-budget`, title: `${c.id} against the budget`, data, told: points.map((b) => `${100 * b.share} %: ${interval(b.estimate, percent)}`).join("; ") }, { plain: true, caption: "" }));
 }
