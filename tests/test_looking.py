@@ -323,6 +323,27 @@ def test_a_compiled_model_is_looked_at_as_it_is_written(x):
     assert torch.equal(layer.weights, plain.weights)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+@pytest.mark.parametrize("kind", ["script", "trace"])
+def test_a_program_without_hooks_has_its_layers(kind, x):
+    layer = nn.TransformerEncoderLayer(DIM, HEADS, 64, batch_first=True)
+    model = seeded(lambda: Library(nn.TransformerEncoder(layer, 2, enable_nested_tensor=False))).eval()
+    made = torch.jit.script(model) if kind == "script" else torch.jit.trace(model, x, check_trace=False)
+    seen, plain = capture(made, x), capture(model, x)
+    assert [one.heads for one in seen.layers] == [HEADS, HEADS]
+    for one, other in zip(seen.layers, plain.layers, strict=True):
+        torch.testing.assert_close(one.weights, other.weights, rtol=0, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, when its compiler is imported
+def test_a_compiled_model_keeps_the_names_of_its_layers():
+    model = seeded(lambda: Library(nn.TransformerEncoderLayer(DIM, HEADS, 64, batch_first=True)))
+    image = np.zeros((32, 32, 3), np.uint8)
+    one, other = sc.attention(torch.compile(model, backend="eager"), image), sc.attention(model, image)
+    assert repr(one) == repr(other) and [a.name for a in one.layers] == [a.name for a in other.layers]
+
+
 def test_a_gate_over_branches_and_a_table_look_up_are_no_attention(x):
     class Gates(nn.Module):
         def forward(self, x):

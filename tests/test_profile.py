@@ -79,6 +79,72 @@ def test_operations_are_counted(made):
     assert made.row("parameters").estimate.value == 40
 
 
+class Encoder(nn.Module):
+    """Sixteen tokens of 32 through two layers of torch's own encoder."""
+
+    def __init__(self):
+        super().__init__()
+        self.patch, self.head = nn.Conv2d(3, 32, 8, 8), nn.Linear(32, 10)
+        layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
+        self.body = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+
+    def forward(self, x):
+        return self.head(self.body(self.patch(x).flatten(2).mT).mean(1))
+
+
+def test_operations_inside_fused_attention_are_counted():
+    n, d, h = 16, 32, 64
+    layer = 2 * n * d * 4 * d + 4 * n * n * d + 4 * n * d * h
+    wanted = 2 * n * d * 3 * 64 + 2 * layer + 2 * d * 10
+    model, x = Encoder().eval(), torch.rand(1, 3, 32, 32)
+    with torch.no_grad():
+        assert measure._flops(model, x) == wanted  # its fast path: one operation per layer
+        assert measure._flops_of_shapes(model, x) == wanted
+        torch.backends.mha.set_fastpath_enabled(False)
+        try:
+            assert measure._flops(model, x) == wanted  # scaled_dot_product_attention on a CPU
+        finally:
+            torch.backends.mha.set_fastpath_enabled(True)
+
+
+def test_operations_inside_a_kernel_are_counted():
+    lenet = sc.model("lenet").eval()
+    convolutions = 2 * (28 * 28 * 6 * 75 + 10 * 10 * 16 * 150)
+    linears = 2 * (400 * 120 + 120 * 84 + 84 * 10)
+    with torch.no_grad():
+        assert measure._flops_of_shapes(lenet, torch.rand(1, 3, 32, 32)) == convolutions + linears
+
+
+def test_a_probe_that_a_model_breaks_costs_its_question_and_not_the_page():
+    class Alone(Bag):
+        def __deepcopy__(self, memo):
+            raise TypeError("cannot be copied")
+
+    one = measure.profile(Alone(), DATA, n=N, only=("accuracy", "equivariance"))
+    assert [row.key for row in one.rows] == ["accuracy"] and "TypeError: cannot be copied" in one.skipped[
+        "equivariance"
+    ]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, when its compiler is imported
+@pytest.mark.parametrize("wrap", ["whole", "part", "in place"])
+def test_a_compiled_model_is_profiled_as_it_is_written(wrap):
+    only = ("accuracy", "equivariance", "attention_entropy")
+    plain, other = Encoder(), Encoder()
+    other.load_state_dict(plain.state_dict())
+    if wrap == "whole":
+        asked = torch.compile(other, backend="eager")
+    else:
+        asked = other
+        other.body = torch.compile(other.body, backend="eager") if wrap == "part" else other.body
+        if wrap == "in place":
+            other.compile(backend="eager")
+    wanted, one = (measure.profile(m, DATA, n=N, only=only) for m in (plain, asked))
+    assert one.name == "Encoder" and not one.skipped and one.facts["flops"] == wanted.facts["flops"]
+    for row in wanted.rows:
+        assert one.row(row.key).estimate.value == pytest.approx(row.estimate.value, abs=1e-6)
+
+
 def test_a_page_can_be_written_and_read_again(made, tmp_path):
     paths = made.save(tmp_path)
     again = load(paths["json"])
@@ -306,6 +372,16 @@ def test_the_profile_command_as_json(here, capsys):
     main(["profile", "mine.py:net", "--data", "procedural_textures", "--n", "16", "--only", "accuracy", "--json"])
     told = json.loads(capsys.readouterr().out)
     assert told["n"] == 16 and told["rows"][0]["key"] == "accuracy"
+
+
+def test_what_a_users_code_prints_is_no_part_of_the_page(here, capsys):
+    (here / "loud.py").write_text(
+        "from torch import nn\ndef net():\n    print('hello')\n"
+        "    return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 10))\n"
+    )
+    main(["profile", "loud.py:net", "--data", "procedural_textures", "--n", "24", "--only", "accuracy", "--json"])
+    told = capsys.readouterr()
+    assert json.loads(told.out)["name"] == "loud.py:net" and "hello" in told.err
 
 
 def test_the_compare_command(here, capsys):

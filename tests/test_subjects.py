@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import warnings
 from collections import namedtuple
 
 import pytest
@@ -61,6 +62,9 @@ def needy(depth):
 def text():
     return "no model"
 
+def ends():
+    raise SystemExit("no device")
+
 ready = Net(10)
 """
 
@@ -95,6 +99,7 @@ def test_a_factory_starts_from_the_same_weights_and_leaves_the_random_state_alon
         ("broken", r"broken raised an error.*line \d+: "),
         ("needy", "needs depth.*--set depth=VALUE"),
         ("text", "returned str, not a torch module"),
+        ("ends", r"ends raised an error.*line \d+: SystemExit: no device"),
         ("nett", 'no function or class in .* "nett"; did you mean net'),
     ],
 )
@@ -105,7 +110,11 @@ def test_what_can_be_wrong_with_a_factory(file, name, words):
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("def net(:\n", "line 1: "), ("import torch\n\nx = nothing\n", "line 3: NameError: name 'nothing'")],
+    [
+        ("def net(:\n", "line 1: "),
+        ("import torch\n\nx = nothing\n", "line 3: NameError: name 'nothing'"),
+        ("raise SystemExit(3)\n", "line 1: SystemExit: 3"),
+    ],
 )
 def test_a_file_that_does_not_import_is_named_with_its_line(tmp_path, text, words):
     (tmp_path / "bad.py").write_text(text)
@@ -122,11 +131,13 @@ def test_a_file_that_does_not_import_is_named_with_its_line(tmp_path, text, word
         ("timm:", "names no model"),
         ("weights.safetensors", "--factory"),
         pytest.param("hf:someone/something", "--download", marks=OF_TRANSFORMERS),
-        ("abcdef", "A subject is"),
+        ("abcdef", r"san, vit\. A subject is"),
+        ("weights.pkl", "no checkpoint by its name"),
     ],
 )
 def test_subjects_that_are_none(text, words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "weights.pkl").write_bytes(b"x")
     if text.startswith("hf:"):
         pytest.importorskip("transformers")
     with pytest.raises(SaccadeError, match=words):
@@ -179,6 +190,59 @@ def test_keys_that_do_not_fit_are_named_and_counted(tmp_path):
     ):
         checkpoints.load_into(model, tmp_path / "w.safetensors")
     assert all(torch.equal(before[k], v) for k, v in model.state_dict().items())
+
+
+def test_words_before_the_keys_are_left_out_or_put_there(tmp_path):
+    state = small().state_dict()
+    for before in ("module.", "model.", "_orig_mod.", "module.model.", "backbone."):
+        safetensors.torch.save_file({before + k: v for k, v in state.items()}, tmp_path / "w.safetensors")
+        model = small()
+        checkpoints.load_into(model, tmp_path / "w.safetensors")
+        assert torch.equal(model[1].weight, state["1.weight"])
+    safetensors.torch.save_file(state, tmp_path / "w.safetensors")
+    model = nn.Sequential(nn.DataParallel(small()))
+    checkpoints.load_into(model, tmp_path / "w.safetensors")
+    assert torch.equal(model[0].module[1].weight, state["1.weight"])
+
+
+def test_a_state_inside_another_mapping_and_one_without_counters(tmp_path):
+    model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4))
+    state = {k: v + 1 for k, v in model.state_dict().items() if "tracked" not in k}
+    torch.save({"epoch": 2, "model": {"state_dict": state}}, tmp_path / "w.pt")
+    checkpoints.load_into(model, tmp_path / "w.pt")
+    assert torch.equal(model[1].weight, state["1.weight"])
+
+
+def _scripted(path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch advises against programs of this kind
+        torch.jit.save(torch.jit.script(small()), path)
+
+
+@pytest.mark.parametrize(
+    ("write", "words"),
+    [
+        (lambda path: path.write_bytes(b""), "w.pt is empty"),
+        (lambda path: path.write_text("<html>404</html>"), "is a text file .* not a checkpoint; fetch"),
+        (
+            lambda path: torch.save(small(), path),
+            r"refused: .* \(it holds torch.nn.modules.container.Sequential",
+        ),
+        (_scripted, "TorchScript program, not weights"),
+    ],
+)
+def test_files_that_are_no_checkpoints(tmp_path, write, words):
+    write(tmp_path / "w.pt")
+    with pytest.raises(SaccadeError, match=words) as error:
+        checkpoints.read(tmp_path / "w.pt")
+    assert "Re-running" not in str(error.value)
+
+
+def test_half_a_checkpoint_is_called_damaged(tmp_path):
+    torch.save(small().state_dict(), tmp_path / "w.pt")
+    (tmp_path / "w.pt").write_bytes((tmp_path / "w.pt").read_bytes()[:5000])
+    with pytest.raises(SaccadeError, match="is damaged: its end is missing"):
+        checkpoints.read(tmp_path / "w.pt")
 
 
 class Trap:
@@ -251,7 +315,7 @@ def test_a_model_that_ends_the_process_gets_a_sentence(images):
         def forward(self, x):
             raise SystemExit(3)
 
-    with pytest.raises(SaccadeError, match=r"takes none of the .* SystemExit"):
+    with pytest.raises(SaccadeError, match=r"fails on each of the .*SystemExit"):
         fitted(Leaves(), images)
 
 
@@ -260,6 +324,38 @@ def test_wrapped_and_scripted_models(images):
     for model in (nn.DataParallel(small()), torch.jit.trace(small(), torch.rand(2, 3, 32, 32))):
         _, facts = fitted(model, images)
         assert facts.classes == 10
+
+
+def test_an_error_that_is_not_the_inputs_doing_is_told_as_such(images):
+    class Needs(nn.Module):
+        def forward(self, x, mask):
+            return x
+
+    with pytest.raises(SaccadeError, match=r"fails on each of the \d+ inputs .*'mask'\); its forward is called"):
+        fitted(Needs(), images)
+
+
+class Several(nn.Module):
+    def __init__(self, wrap):
+        super().__init__()
+        self.net, self.wrap = small(), wrap
+
+    def forward(self, x):
+        return self.wrap(x.mean((2, 3)), self.net(x))
+
+
+Pair = namedtuple("Pair", ["embedded", "answer"])
+
+
+@pytest.mark.parametrize(
+    "wrap", [lambda f, z: (f, z), lambda f, z: {"embedded": f, "answer": z}, Pair], ids=["tuple", "mapping", "named"]
+)
+def test_logits_beside_features_are_known_by_the_number_of_classes(images, wrap):
+    subject, facts = fitted(Several(wrap), images)
+    x = images.batch(torch.arange(3))
+    assert facts.classes == 10
+    with torch.no_grad():
+        torch.testing.assert_close(subject.logits(x), subject.model.model.net(subject.prepared(x)))
 
 
 def test_a_size_that_nothing_fits_is_asked_for(images):
@@ -421,7 +517,7 @@ def test_classes_that_are_not_the_datas_are_read_by_agreement_and_it_is_said(ima
 
 def test_labels_are_refused_when_the_classes_are_not_the_datas(images):
     subject, facts = fitted(small(out=7), images)
-    with pytest.raises(SaccadeError, match="answers with 7 classes and photos has 10"):
+    with pytest.raises(SaccadeError, match="answers with 7 classes and procedural_textures has 10"):
         readout.read(subject, facts, DATA, way="labels")
 
 

@@ -25,6 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from saccade.data import pixels
+from saccade.errors import in_words
 from saccade.spec import SaccadeError, suggest
 
 KINDS = ("shift", "padded_shift", "rotate", "flip", "flip_down", "scale", "permute")
@@ -110,7 +111,13 @@ def measure(
             if word not in known:
                 raise SaccadeError(suggest(name, word, known))
     dtype: torch.dtype = getattr(torch, precision)
-    network = copy.deepcopy(model).to(dtype).eval()
+    try:
+        with torch.no_grad():  # what a scripted module copies would otherwise have a history
+            network = copy.deepcopy(model).to(dtype).eval()
+    except Exception as error:
+        raise SaccadeError(
+            f"equivariance asks a copy of the model in {precision}, and it cannot be copied ({in_words(error)})."
+        ) from error
     if getattr(network, "dense", None) is False:  # it computes only what its readout needs; ask for everything
         cast(Any, network).dense = True
     for module in network.modules():  # what a layer got and gave must not be written over by the next one

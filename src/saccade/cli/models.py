@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
@@ -66,25 +68,26 @@ def profile(
 
     for file in plugin:
         registry.load_plugin(file)
-    made = measure.profile(
-        subject,
-        data,
-        n=n,
-        only=only,
-        seed=seed,
-        way=read,
-        classes=classes,
-        size=size,
-        channels=channels,
-        normalise=normalise,
-        device=device,
-        report=terminal.printer(quiet or json),
-        args=settings(set),
-        weights=weights,
-        factory=factory,
-        download=download,
-        lab=lab,
-    )
+    with contextlib.redirect_stdout(sys.stderr):  # what a user's own code prints is no part of the page
+        made = measure.profile(
+            subject,
+            data,
+            n=n,
+            only=only,
+            seed=seed,
+            way=read,
+            classes=classes,
+            size=size,
+            channels=channels,
+            normalise=normalise,
+            device=device,
+            report=terminal.printer(quiet or json),
+            args=settings(set),
+            weights=weights,
+            factory=factory,
+            download=download,
+            lab=lab,
+        )
     folder = to or str(Lab(lab).open().root / "profiles" / _called(made))
     paths = made.save(folder)
     if json:
@@ -127,22 +130,23 @@ def compare(
 
     for file in plugin:
         registry.load_plugin(file)
-    made = comparing.compare(
-        a,
-        b,
-        data,
-        on=on,
-        n=n,
-        lab=lab,
-        report=terminal.printer(quiet or json),
-        way=read,
-        classes=classes,
-        size=size,
-        channels=channels,
-        normalise=normalise,
-        device=device,
-        download=download,
-    )
+    with contextlib.redirect_stdout(sys.stderr):
+        made = comparing.compare(
+            a,
+            b,
+            data,
+            on=on,
+            n=n,
+            lab=lab,
+            report=terminal.printer(quiet or json),
+            way=read,
+            classes=classes,
+            size=size,
+            channels=channels,
+            normalise=normalise,
+            device=device,
+            download=download,
+        )
     if json:
         out(made)
     else:

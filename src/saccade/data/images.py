@@ -182,6 +182,11 @@ class Source:
     def __call__(self, split: str) -> Images:
         return _split(self, split)
 
+    @property
+    def words(self) -> str:
+        """As users call it: the set that photographs are of, or the construction."""
+        return str(self.args["of"]) if self.name == "photos" and "of" in self.args else self.name
+
     def held_out(self, split: str = "") -> str:
         """The split to measure on: the one asked for, else `test`, else the one that is watched in training."""
         card = registry.cards("data").get(self.name)

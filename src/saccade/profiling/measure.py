@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import statistics
 import time
@@ -15,6 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from saccade import registry
 from saccade.data.images import Images, Source
 from saccade.data.named import named
+from saccade.errors import in_words
 from saccade.lab import identity
 from saccade.profiling import references
 from saccade.profiling.questions import QUESTIONS, VARIANTS, Asked, Question, estimate, pick
@@ -24,7 +26,7 @@ from saccade.subjects.faster import faster
 from saccade.subjects.find import Found, Wanted, find
 from saccade.subjects.fit import Facts, fit
 from saccade.subjects.readout import Reading, read
-from saccade.subjects.subject import Subject, evaluating, standardise
+from saccade.subjects.subject import Subject, eager, evaluating, standardise
 
 COUNTS = (1000, 500, 250, 100, 50)  # images, the most that fit into the time
 SECONDS = 150.0  # that the variants may take by default
@@ -93,7 +95,7 @@ def profile(
     reading = read(one, facts, data, way=way, classes=classes, split=split, n=n, tuning=_training(data, READ_OUT))
     reading = dataclasses.replace(reading, subject=dataclasses.replace(reading.subject, kept={}))
     wait = "" if only else f"; about {max(1.0, VARIANTS * n * per_image):.0f} s"
-    report(f"{n} images of {data.name} {split}, read {reading.says}{wait}")
+    report(f"{n} images of {data.words}, {split}; read {reading.says}{wait}")
     asked = _asked(reading, facts, images, n)
     quick = faster(reading.subject, images)
     rows, skipped, details = _ask(reading, quick, asked, split, only, report)
@@ -198,8 +200,9 @@ def _ask(
             one = reading.subject if probe.name in LAYERS else quick
             try:
                 done[probe] = list(registry.find("probe", probe.name)(one, reading.data, **probe.settings))
-            except SaccadeError as error:
-                skipped[question.key] = str(error)
+            except Exception as error:  # of foreign code: it costs this question, not the page
+                own = isinstance(error, SaccadeError)
+                skipped[question.key] = str(error) if own else f"{probe.name} failed on it ({in_words(error)})"
                 done[probe] = []
                 continue
             details += [_detail(probe, row) for row in done[probe]]
@@ -264,13 +267,51 @@ def cost(subject: Subject, images: Images) -> tuple[float, float, float]:
     first = images.head(1)
     x = standardise(first.batch(first.y * 0), subject.mean, subject.std)
     with evaluating(subject.model), torch.no_grad():
-        with FlopCounterMode(display=False) as counter:
-            subject.model(x)
+        flops = _flops_of_shapes(subject.model, x) or _flops(subject.model, x)
         alone = _seconds(lambda: subject.model(x))
         few = 64 if alone < 0.02 else 8
         batch = x.expand(few, -1, -1, -1).contiguous()
         together = _seconds(lambda: subject.model(batch)) / few
-    return together, alone, float(counter.get_total_flops())
+    return together, alone, flops
+
+
+def _flops(model: nn.Module, x: torch.Tensor) -> float:
+    with eager(), FlopCounterMode(display=False, custom_mapping=FUSED) as counter:
+        model(x)
+    return float(counter.get_total_flops())
+
+
+def _flops_of_shapes(model: nn.Module, x: torch.Tensor) -> float:
+    """Counted without numbers, where no kernel in C hides its operations; 0 for a model that reads its own numbers."""
+    try:
+        return _flops(copy.deepcopy(model).to("meta"), x.to("meta"))
+    except Exception:
+        return 0.0
+
+
+def _attention_flops(query: Sequence[int], key: Sequence[int], *_: Any, **__: Any) -> int:
+    """`nn.MultiheadAttention` on its fast path: projections, scores, sums and the last projection in one operation."""
+    (n, queries, width), keys = query, key[1]
+    return 2 * n * width * (2 * queries * width + 2 * keys * width + 2 * queries * keys)
+
+
+def _encoder_flops(src: Sequence[int], *more: Any, **__: Any) -> int:
+    """`nn.TransformerEncoderLayer` on its fast path: the whole layer in one operation."""
+    hidden = more[13][0]  # rows of its first feed-forward weight
+    return _attention_flops(src, src) + 4 * src[0] * src[1] * src[2] * int(hidden)
+
+
+def _product_flops(query: Sequence[int], key: Sequence[int], value: Sequence[int], *_: Any, **__: Any) -> int:
+    """`scaled_dot_product_attention` on a CPU: scores and sums."""
+    n, heads, queries, width = query
+    return 2 * n * heads * queries * key[2] * (width + value[3])
+
+
+FUSED = {  # what torch's own counter does not know, and would leave out
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _product_flops,
+    torch.ops.aten._native_multi_head_attention: _attention_flops,
+    torch.ops.aten._transformer_encoder_layer_fwd: _encoder_flops,
+}
 
 
 def _seconds(action: Callable[[], Any]) -> float:

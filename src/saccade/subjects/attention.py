@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import inspect
 import math
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -27,7 +26,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from saccade.spec import SaccadeError
 from saccade.subjects.fit import Fitted
 from saccade.subjects.readout import Mapped, ReadOut
-from saccade.subjects.subject import evaluating
+from saccade.subjects.subject import eager, evaluating
 
 MOST_PREFIX = 8  # class, distillation and register tokens before a grid that the model states
 MOST_GUESSED = 2  # of them before a grid that is only guessed: with more, most numbers would make a grid
@@ -79,7 +78,7 @@ def capture(model: nn.Module, x: Tensor) -> Seen:
         raise SaccadeError(f"attention needs images (n, c, h, w), at least one, not {tuple(x.shape)}.")
     model, x = inside(model, x)
     watch = _Watch(len(x))
-    with evaluating(model), torch.no_grad(), _eager():
+    with evaluating(model), torch.no_grad(), eager():
         with _naming(model, watch), watch:
             output = model(x)
         watch.finish()
@@ -144,10 +143,16 @@ class _Watch(TorchDispatchMode):
         self.before: dict[int, tuple[Tensor, tuple[int, ...]]] = {}  # a reshaped tensor, and the shape it had
         self.soft: dict[int, _Soft] = {}  # softmax results by storage, until one is seen in use
         self.rolled: Sides = (0, 0)
+        self.silent = [False]  # for each of the stack: a program whose layers are called without hooks
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        out = func(*args, **kwargs)
+        try:
+            out = func(*args, **kwargs)
+        except RuntimeError:
+            if (given := _as_tensors(func, args)) is None:
+                raise
+            out = func(*given, **kwargs)
         watch = _WATCHED.get(func._schema.name.removeprefix("aten::"))
         if watch is not None and not self.paused:
             watch(self, _bound(func, args, kwargs), out)
@@ -173,6 +178,13 @@ class _Watch(TorchDispatchMode):
             if soft.rows.ndim == 4 and soft.rows.shape[2] >= FEWEST_ALONE and soft.out.stride() == soft.rows.stride():
                 self.keep(soft.rows, replace(soft, place=soft.place + i))
         self.soft.clear()
+
+
+def _as_tensors(func: Any, args: Sequence[Any]) -> list[Any] | None:
+    """Sizes that a traced program computes arrive as plain numbers where tensors are meant; None: there are none."""
+    kinds = [str(a.type) for a in func._schema.arguments]
+    plain = [k == "Tensor" and isinstance(a, (int, float)) for a, k in zip(args, kinds, strict=False)]
+    return [torch.tensor(a) if one else a for a, one in zip(args, plain, strict=True)] if any(plain) else None
 
 
 def _own(model: nn.Module, x: Tensor) -> list[_Record]:
@@ -213,6 +225,7 @@ def _weights(q: Tensor, k: Tensor, mask: Tensor | None, causal: bool = False, sc
 def _native(watch: _Watch, given: Mapping[str, Any], out: Any) -> None:
     """`nn.MultiheadAttention` on its fast path: projections and attention are one operation."""
     _projected(watch, given, given["query"], given["key"], given["num_head"])
+    _weighted(watch, given, out)
 
 
 def _encoder(watch: _Watch, given: Mapping[str, Any], out: Any) -> None:
@@ -221,6 +234,7 @@ def _encoder(watch: _Watch, given: Mapping[str, Any], out: Any) -> None:
     if given.get("norm_first"):
         x = torch.layer_norm(x, (x.shape[-1],), given["norm_weight_1"], given["norm_bias_1"], given["eps"])
     _projected(watch, given, x, x, given["num_heads"])
+    _weighted(watch, given, out)
 
 
 def _projected(watch: _Watch, given: Mapping[str, Any], query: Tensor, key: Tensor, heads: int) -> None:
@@ -312,6 +326,13 @@ def _roll(watch: _Watch, given: Mapping[str, Any], out: Any) -> None:
         watch.rolled = (watch.rolled[0] + shifts[0], watch.rolled[1] + shifts[1])
 
 
+def _weighted(watch: _Watch, given: Mapping[str, Any], out: Any) -> None:
+    """In a scripted, traced or exported program a linear layer is what shows that another layer has begun."""
+    if watch.silent[-1]:
+        watch.calls += 1
+        watch.stack[-1] = (watch.stack[-1][0], watch.calls)
+
+
 _WATCHED: dict[str, Callable[[_Watch, Mapping[str, Any], Any], None]] = {
     "_scaled_dot_product_flash_attention_for_cpu": _fused,
     "_scaled_dot_product_flash_attention": _fused,
@@ -328,6 +349,9 @@ _WATCHED: dict[str, Callable[[_Watch, Mapping[str, Any], Any], None]] = {
     "_softmax": _softmax,
     "mul": _multiplied,
     "roll": _roll,
+    "addmm": _weighted,
+    "mm": _weighted,
+    "linear": _weighted,
 }
 
 
@@ -338,6 +362,7 @@ def _naming(model: nn.Module, watch: _Watch) -> Iterator[None]:
 
     def enter(module: nn.Module, _: Any) -> None:
         watch.calls += 1
+        watch.silent.append(isinstance(module, (torch.jit.ScriptModule, torch.fx.GraphModule)))
         watch.stack.append((names.get(id(module), watch.stack[-1][0]), watch.calls))
 
     def leave(module: nn.Module, given: Any, _: Any) -> None:
@@ -348,6 +373,7 @@ def _naming(model: nn.Module, watch: _Watch) -> Iterator[None]:
             watch.paused = False
         if len(watch.stack) > 1:
             watch.stack.pop()
+            watch.silent.pop()
 
     handles = [
         hooks.register_module_forward_pre_hook(enter),
@@ -358,16 +384,6 @@ def _naming(model: nn.Module, watch: _Watch) -> Iterator[None]:
     finally:
         for handle in handles:
             handle.remove()
-
-
-@contextlib.contextmanager
-def _eager() -> Iterator[None]:
-    """Compiled parts run as they are written; torch before 2.6 has no such switch, and then shows what it can."""
-    stance = getattr(torch.compiler, "set_stance", None)
-    with warnings.catch_warnings(), stance("force_eager") if stance else contextlib.nullcontext():
-        # Hooks of torch as a whole also see the wrapper around a compiled module, which has no name and does no harm.
-        warnings.filterwarnings("ignore", message="Using `torch.compile")
-        yield
 
 
 # -- reading

@@ -60,7 +60,7 @@ def _tried(model: nn.Module, x: Tensor, classes: int, name: str) -> nn.Module:
             f"{name} does not take images of {shape} ({in_words(error)}); let its function take channels and size, "
             "which it is then given."
         ) from error
-    path, answers = unpack(out, len(x), name)
+    path, answers = unpack(out, len(x), name, classes)
     if answers.shape[1] != classes:
         raise SaccadeError(
             f"{name} answers with {answers.shape[1]} scores per image, and the data have {classes} classes; let its "

@@ -25,7 +25,8 @@ class ChannelsLast(nn.Module):
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
-        self.model = copy.deepcopy(model).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        with torch.no_grad():
+            self.model = copy.deepcopy(model).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, x: Tensor) -> Tensor:
         return self.model(x.contiguous(memory_format=torch.channels_last))
@@ -39,7 +40,8 @@ def faster(subject: Subject, images: Images) -> Subject:
     x = some.batch(torch.arange(len(some), device=some.y.device))
     wanted = subject.logits(x)
     try:
-        model = copy.deepcopy(subject.model).eval()
+        with torch.no_grad():  # what a scripted module copies would otherwise have a history
+            model = copy.deepcopy(subject.model).eval()
         for _, conv, name, norm in _pairs(model, subject.prepared(x[:2])):
             _fold(conv, norm)
             parent, _, last = name.rpartition(".")

@@ -69,15 +69,23 @@ class Wanted:
 def find(subject: str | nn.Module | Callable[..., nn.Module], wanted: Wanted) -> Found:
     """The model behind a word, a class, a function or a module."""
     if isinstance(subject, nn.Module):
-        found = Found(model=subject, name=type(subject).__name__, origin="a module in this process")
+        name = type(_as_written(subject)).__name__
+        found = Found(model=subject, name=name, origin="a module in this process")
     elif not isinstance(subject, str):
         found = Found(model=_call(subject, wanted, _called(subject)), name=_called(subject), origin="a function")
     else:
         found = _named(subject.strip(), wanted)
+    found = replace(found, model=_as_written(found.model))
     if wanted.weights:
         checkpoints.load_into(found.model, wanted.weights)
         found = replace(found, trained=True, origin=f"{found.origin}, weights of {wanted.weights}")
     return found
+
+
+def _as_written(model: nn.Module) -> nn.Module:
+    """Without the wrapper of torch.compile: its answers are the same but for rounding, and its layers have names."""
+    inside = getattr(model, "_orig_mod", None)
+    return inside if isinstance(inside, nn.Module) else model
 
 
 def _named(text: str, wanted: Wanted) -> Found:
@@ -97,8 +105,12 @@ def _named(text: str, wanted: Wanted) -> Found:
         return found
     if text.replace("-", "_") in registry.cards("model"):
         return _registered(text, wanted)
-    near = suggest("model", text, registry.cards("model"))
-    raise SaccadeError(f"{near.rstrip('.')} A subject is {GRAMMAR}.")
+    if Path(text).is_file():
+        raise SaccadeError(
+            f"{text} is no checkpoint by its name ({', '.join(checkpoints.ENDINGS)}); save model.state_dict() as one, "
+            "best as .safetensors."
+        )
+    raise SaccadeError(f"{suggest('model', text, registry.cards('model'))} A subject is {GRAMMAR}.")
 
 
 # -- a user's file
@@ -153,7 +165,7 @@ def load_file(file: Path) -> Any:
         with torch.random.fork_rng(devices=[]):  # a model built at import draws from global random state
             torch.manual_seed(rng.seed_of(0, "init", "subject"))
             found.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script without `if __name__ == "__main__"` may end itself
         del sys.modules[name]
         raise SaccadeError(f"{file} cannot be imported: {_where(error, file)}") from None
     finally:
@@ -161,7 +173,7 @@ def load_file(file: Path) -> Any:
     return module
 
 
-def _where(error: Exception, file: Path | None = None) -> str:
+def _where(error: BaseException, file: Path | None = None) -> str:
     """The kind of error, its first line, and the last line of the user's own file that it passed."""
     if isinstance(error, SyntaxError):
         return f"line {error.lineno}: {error.msg}."
@@ -184,7 +196,7 @@ def _call(made: Callable[..., Any], wanted: Wanted, name: str) -> nn.Module:
             model = made(**given)
         except SaccadeError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise SaccadeError(f"{name} raised an error when it was called: {_where(error)}") from None
     if not isinstance(model, nn.Module):
         raise SaccadeError(f"{name} returned {type(model).__name__}, not a torch module; return the model.")

@@ -105,7 +105,7 @@ def fit(
     standard = _standard(found, images, normalise, how)
     x = standardise(raw, *standard)
     with evaluating(model), torch.no_grad():
-        fitted, out = _trial(found, model, x, size=size, channels=channels, how=how)
+        fitted, out = _trial(found, model, x, images.classes, size=size, channels=channels, how=how)
         fitted.shares, output = _kind(out, fitted.path)
     classes = int(out.shape[1])
     subject = Subject(fitted, *standard, device)
@@ -136,11 +136,12 @@ def fit(
 
 
 def _trial(
-    found: Found, model: nn.Module, x: Tensor, *, size: int, channels: int, how: dict[str, str]
+    found: Found, model: nn.Module, x: Tensor, classes: int, *, size: int, channels: int, how: dict[str, str]
 ) -> tuple[Fitted, Tensor]:
     """The first combination of channels and size that the model takes. Its answers are checked by `unpack`."""
     own = (x.shape[-2], x.shape[-1])
     refused: list[str] = []
+    errors: set[str] = set()
     for count, count_from in _channels(found, model, x.shape[1], channels):
         if count not in (1, x.shape[1]) and x.shape[1] != 1:
             raise SaccadeError(
@@ -152,15 +153,20 @@ def _trial(
             try:
                 given = model(fitted.prepare(x))
             except (Exception, SystemExit) as error:  # foreign code may raise anything at a wrong size
-                first = (str(error).splitlines() or [""])[0]
-                refused.append(f"at {count} x {sides[0]} x {sides[1]}: {type(error).__name__}: {first}")
+                refused.append(f"at {count} x {sides[0]} x {sides[1]}: {in_words(error)}")
+                errors.add(in_words(error))
                 continue
-            fitted.path, out = unpack(given, len(x), found.name)
+            fitted.path, out = unpack(given, len(x), found.name, classes)
             how |= {"size": sides_from, "channels": count_from}
             return fitted, out
     if "not implemented for" in refused[0]:
         raise SaccadeError(
             f"{found.name} is a {_word(model)} model and cannot run here ({refused[0]}); convert it with .float()."
+        )
+    if len(errors) == 1 < len(refused):  # not the input's doing
+        raise SaccadeError(
+            f"{found.name} fails on each of the {len(refused)} inputs tried with the same error ({errors.pop()}); its "
+            "forward is called with one tensor of images (n, channels, height, width)."
         )
     raise SaccadeError(
         f"{found.name} takes none of the {len(refused)} inputs tried ({refused[0]}); say what it takes with "

@@ -15,9 +15,12 @@ LOGITS = ("logits", "out", "output", "outputs", "prediction", "predictions", "pr
 FEATURES = ("pooler_output", "features", "embedding", "embeddings", "last_hidden_state")
 
 
-def unpack(out: Any, n: int, name: str) -> tuple[tuple[Any, ...], Tensor]:
-    """The answers in an output, and the way to them: a tensor, or the plain one of a tuple, mapping or dataclass."""
-    path = _way(out, n)
+def unpack(out: Any, n: int, name: str, classes: int = 0) -> tuple[tuple[Any, ...], Tensor]:
+    """The answers in an output, and the way to them: a tensor, or the plain one of a tuple, mapping or dataclass.
+
+    Of several that nothing is known of, the only one with as many columns as there are `classes` is taken.
+    """
+    path = _way(out, n, classes)
     if path is None:
         raise SaccadeError(
             f"{name} answers with {_shape(out)}, in which no row per image can be recognised; return (n, classes)."
@@ -43,22 +46,35 @@ def unpack(out: Any, n: int, name: str) -> tuple[tuple[Any, ...], Tensor]:
     return path, flat
 
 
-def _way(out: Any, n: int) -> tuple[Any, ...] | None:
+def _way(out: Any, n: int, classes: int) -> tuple[Any, ...] | None:
     if isinstance(out, Tensor):
         return ()
     if isinstance(out, Mapping):
-        inside = {k: v for k, v in out.items() if isinstance(v, Tensor)}
-        names = [k for k in (*LOGITS, *FEATURES) if k in inside] or (list(inside) if len(inside) == 1 else [])
-        return (("key", names[0]),) if names else None
+        return _chosen("key", dict(out), n, classes)
     if dataclasses.is_dataclass(out) and not isinstance(out, type):
-        inside = {f.name: v for f in dataclasses.fields(out) if isinstance(v := getattr(out, f.name), Tensor)}
-        names = [k for k in (*LOGITS, *FEATURES) if k in inside] or (list(inside) if len(inside) == 1 else [])
-        return (("name", names[0]),) if names else None
+        return _chosen("name", {f.name: getattr(out, f.name) for f in dataclasses.fields(out)}, n, classes)
+    if hasattr(out, "_fields"):  # a named tuple
+        return _chosen("name", {k: getattr(out, k) for k in out._fields}, n, classes) or _first(out, n, classes)
     if isinstance(out, Sequence) and not isinstance(out, str):
-        for i, value in enumerate(out):
-            if isinstance(value, Tensor) and value.ndim >= 2 and len(value) == n:
-                return (("key", i),)
+        return _first(out, n, classes)
     return None
+
+
+def _chosen(kind: str, inside: Mapping[Any, Any], n: int, classes: int) -> tuple[Any, ...] | None:
+    """By the usual names of logits, else the only one of the right shape, else by names of features, else the only."""
+    tensors = {k: v for k, v in inside.items() if isinstance(v, Tensor)}
+    fitting = [k for k, v in tensors.items() if tuple(v.shape) == (n, classes)]
+    names = [k for k in LOGITS if k in tensors] or (fitting if len(fitting) == 1 else [])
+    names = names or [k for k in FEATURES if k in tensors] or (list(tensors) if len(tensors) == 1 else [])
+    return ((kind, names[0]),) if names else None
+
+
+def _first(out: Sequence[Any], n: int, classes: int) -> tuple[Any, ...] | None:
+    """Of a tuple the only one of the right shape, as logits after features; else the first with a row per image."""
+    rows = [i for i, v in enumerate(out) if isinstance(v, Tensor) and v.ndim >= 2 and len(v) == n]
+    fitting = [i for i in rows if tuple(out[i].shape) == (n, classes)]
+    places = fitting if len(fitting) == 1 else rows
+    return (("key", places[0]),) if places else None
 
 
 def follow(out: Any, path: tuple[Any, ...]) -> Tensor:

@@ -70,8 +70,8 @@ def read(
     if way == "labels":
         if facts.classes != images.classes:
             raise SaccadeError(
-                f"{facts.name} answers with {facts.classes} classes and {data.name} has {images.classes}; give a class "
-                "map (--classes FILE), or choose --read agreement or --read linear."
+                f"{facts.name} answers with {facts.classes} classes and {data.words} has {images.classes}; give a "
+                "class map (--classes FILE), or choose --read agreement or --read linear."
             )
         return Reading(subject, data, way, f"against the labels, {images.classes} classes")
     if way == "map":
@@ -89,7 +89,7 @@ def read(
         Own(data.name, data.args, data.seed, data.device, split, _answered(subject, images.head(n), facts.classes)),
         way,
         f"by agreement with its own answers to the unchanged images: its {facts.classes} classes are not the "
-        f"{images.classes} of {data.name} (--classes FILE or --read linear for right and wrong)",
+        f"{images.classes} of {data.words} (--classes FILE or --read linear for right and wrong)",
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -86,12 +87,23 @@ class Subject:
 def evaluating(model: nn.Module) -> Iterator[None]:
     """Evaluation mode; afterwards each part is in its own mode again, also where a user froze some of them."""
     training = [part for part in model.modules() if part.training]
-    model.eval()
+    with contextlib.suppress(NotImplementedError):  # an exported program has the mode that it was exported in
+        model.eval()
     try:
         yield
     finally:
         for part in training:
             part.training = True
+
+
+@contextlib.contextmanager
+def eager() -> Iterator[None]:
+    """Compiled parts run as they are written; torch before 2.6 has no such switch, and then shows what it can."""
+    stance = getattr(torch.compiler, "set_stance", None)
+    with warnings.catch_warnings(), stance("force_eager") if stance else contextlib.nullcontext():
+        # Hooks of torch as a whole also see the wrapper around a compiled module, which has no name and does no harm.
+        warnings.filterwarnings("ignore", message="Using `torch.compile")
+        yield
 
 
 def precision(model: nn.Module) -> torch.dtype:
@@ -114,6 +126,6 @@ def check_answer(answer: object, n: int, classes: int) -> None:
     wrong = int((~torch.isfinite(answer)).any(1).sum())
     if wrong:
         raise SaccadeError(
-            f"the model's scores are not finite (NaN or infinite) for {wrong} of {n} images; no number can be made of "
-            "them."
+            f"the model's scores are not finite (NaN or infinite) for {wrong} of {n} images, of which no number can be "
+            "made; check its weights and its normalisation."
         )
