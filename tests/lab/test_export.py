@@ -101,7 +101,13 @@ def test_a_hostile_export_writes_nothing(tmp_path, change):
     assert not (tmp_path / "b").exists()
 
 
-@pytest.mark.parametrize("spoil", [lambda b: b[:-20], lambda b: b"no xz", lambda b: b""])
+def another_number(content):
+    text = lzma.decompress(content)
+    assert text.count(b'"value":0.5,') == 2
+    return lzma.compress(text.replace(b'"value":0.5,', b'"value":0.6,'))
+
+
+@pytest.mark.parametrize("spoil", [lambda b: b[:-20], lambda b: b"no xz", lambda b: b"", another_number])
 def test_a_damaged_export_is_one_sentence(tmp_path, spoil):
     lab, _ = a_lab(tmp_path / "a", 1)
     export.write(lab, tmp_path / "x")
