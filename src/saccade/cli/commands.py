@@ -569,6 +569,7 @@ def main(words: Sequence[str] | None = None) -> None:
 
 def _save_and_stop(*_: object) -> None:
     """A polite kill saves as Ctrl-C does, also where Ctrl-C is switched off: `nohup saccade run ... &` ignores it."""
+    output.told_to_end.set()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         raise KeyboardInterrupt
     signal.raise_signal(signal.SIGINT)

@@ -6,10 +6,13 @@ import contextlib
 import os
 import re
 import sys
+import threading
 from collections.abc import Iterable, Iterator
 from typing import IO, Any, TextIO, cast
 
 from saccade.errors import HIDDEN, visible
+
+told_to_end = threading.Event()  # by SIGTERM: whoever sends that, a batch system perhaps, answers no questions
 
 
 def prepare() -> None:

@@ -25,8 +25,8 @@ def printer(quiet: bool) -> Callable[[str], None]:
 
 
 def ask(question: str) -> bool:
-    """A question to the user at the terminal; no without a terminal, or on another Ctrl-C."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    """A question to the user at the terminal; no without a terminal, on another Ctrl-C, or when the end is near."""
+    if output.told_to_end.is_set() or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
     print(f"\n{question} [y/N] ", end="", file=sys.stderr, flush=True)
     try:
