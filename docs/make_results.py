@@ -38,9 +38,8 @@ def page() -> str:
         "that rest on one observation. *Required* counts the requirements that were met.",
         "\n".join(studies(known)),
         "## What the papers did not know",
-        "Measurements, not verdicts: nobody planned them, and no requirement of learning or settling was applied. At "
-        "small most models are far from what they can reach, so each stands with its accuracy or its figure, and waits "
-        "for the large run.",
+        "Measurements, not verdicts: nobody planned them, and no requirement of learning or settling was applied. The "
+        "scale stands behind each; at small most models are far from what they can reach.",
         *(finding.text() for finding in FINDINGS if finding.ready()),
         "## All claims",
     ]
