@@ -155,6 +155,9 @@ def test_bars_keep_the_order_and_names_given():
     assert bars.lines[0].estimates[1].value == pytest.approx(0.42)
     plain = figures.bars(table(), y="accuracy", x="split", lines=LINES, where={"x": 8})
     assert plain.categories == ("id", "ood")
+    some = Table(tuple(r for r in table() if (r["model"], r["split"]) != ("mha", "id")))
+    cnn, mha = figures.bars(some, y="accuracy", x="split", lines=LINES, where={"x": 8}).lines
+    assert (cnn.x, mha.x) == ((0, 1), (1,))  # a bar that is missing leaves its place empty
 
 
 def test_png_holds_the_pixels():

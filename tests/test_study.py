@@ -73,6 +73,12 @@ def test_clear_effects_are_decided_both_ways_and_unclear_ones_need_seeds():
     assert judge(study, world(1.0), "small")[2].remark.startswith("about ")
 
 
+def test_a_claim_that_may_come_out_either_way_is_tested_on_both_sides():
+    for mean in (0.05, -0.05):
+        (verdict,) = judge(a_study(fixed(mean)), world(1.0), "small")
+        assert verdict.p_adjusted == pytest.approx(2 * min(verdict.evidence.p, verdict.evidence.p_against))
+
+
 def test_claims_without_a_paper_hold_or_do_not():
     assert labels(a_study(fixed(1.0), fixed(-1.0), paper=None)) == ["holds", "does not hold"]
 
@@ -149,6 +155,13 @@ def test_a_contrast_that_moves_back_is_still_moving_whatever_its_p():
     assert labels(study, world(1.0, before=0.7)) == ["reproduced"]  # away from none: more of the same
 
 
+def test_what_moved_before_three_quarters_of_the_budget_has_settled_since():
+    still = world(1.0).at[0.75]
+    high = Table(tuple({**r, "value": r["value"] + 2 * (r["metric"] == "contrast")} for r in still))
+    for half, later, label in ((high, still, "reproduced"), (still, high, "undecided, still moving")):
+        assert labels(a_study(contrast), Results(world(1.0).whole, {0.5: half, 0.75: later})) == [label]
+
+
 def test_equality_that_is_being_lost_is_still_moving():
     def same(table):
         values = table.series("contrast", arm="A")
@@ -195,6 +208,7 @@ def test_a_small_effect_is_an_equivalence_and_is_said():
     study = dataclasses.replace(study, claims=claims)
     verdict = judge(study, world(0.01), "small")[0]
     assert (verdict.says, verdict.reason) == (Says.EQUIVALENT, Reason.EFFECT_SMALL)
+    assert verdict.p_adjusted == pytest.approx(2 * stats.small(verdict.evidence, 0.5))  # two tests of one claim
     assert labels(study, world(1.0)) == ["reproduced"]
 
 

@@ -9,9 +9,12 @@ import torch
 
 from saccade.registry import model
 from saccade.spec import Recipe, Run, SaccadeError, Settings
+from saccade.training.distributed import ALONE
 from saccade.training.events import Done, Step, Watch
 from saccade.training.loop import train
 from saccade.training.optimizer import lr_factor
+from saccade.training.progress import Learned, Progress
+from saccade.training.resume import pack_state, restore
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -56,6 +59,26 @@ def test_a_run_stopped_anywhere_and_resumed_ends_with_the_same_bits(tiny_run, na
     for (n, a), b in zip(whole.model.state_dict().items(), resumed.model.state_dict().values(), strict=True):
         assert torch.equal(a, b), n
     assert whole.curve == resumed.curve
+
+
+def test_the_curve_goes_on_in_the_middle_of_a_window(tiny_run):
+    run = tiny_run(images=96, batch=1)  # a point of the curve every two steps
+    state = next(
+        e.state() for e in train(run) if isinstance(e, Step) and e.step % 2 and e.state.args[0]["right"].item()
+    )
+    assert finish(run, state).curve == finish(run).curve
+
+
+def test_an_epoch_that_was_interrupted_is_counted_as_a_whole():
+    """Two batches of four, then a resume; three of all eight images were right."""
+    recipe, y = Recipe(images=64, batch=4, settle=2), torch.tensor([0, 0, 0, 1])
+    before, after = (Progress(recipe, 4, 2, "cpu", ALONE) for _ in range(2))
+    before.count(Learned(torch.eye(2)[[0, 0, 1, 0]], torch.tensor(0.0)), y)
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    after.restore(restore(pack_state(before.meta(), model, optimizer), model, optimizer))
+    after.count(Learned(torch.eye(2)[[1, 1, 1, 1]], torch.tensor(0.0)), y)
+    assert not after.over(8) and after.errors == [1 - 3 / 8]
 
 
 def test_training_leaves_global_random_state_alone(tiny_run):

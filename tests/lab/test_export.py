@@ -162,7 +162,13 @@ def test_a_small_file_that_unpacks_to_much_takes_little_memory(tmp_path):
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("spoil", [lambda b: b[:-20], lambda b: b"no xz", lambda b: b""])
+def another_number(content):
+    text = lzma.decompress(content)
+    assert text.count(b'"value":0.5,') == 2
+    return lzma.compress(text.replace(b'"value":0.5,', b'"value":0.6,'))
+
+
+@pytest.mark.parametrize("spoil", [lambda b: b[:-20], lambda b: b"no xz", lambda b: b"", another_number])
 def test_a_damaged_export_is_one_sentence(tmp_path, spoil):
     lab, _ = a_lab(tmp_path / "a", 1)
     export.write(lab, tmp_path / "x")

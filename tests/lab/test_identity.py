@@ -74,6 +74,15 @@ def test_overwritten_images_are_other_data_and_a_moved_folder_is_not(tmp_path, m
     assert after.key != before.key and "data of lenet" in identity.changed_since(after, [before])
 
 
+def test_an_image_of_another_name_is_other_data(tmp_path, monkeypatch):
+    """The order of names is the order of images."""
+    monkeypatch.setenv("SACCADE_DATA", str(tmp_path / "cache"))
+    folder = a_folder(tmp_path / "photos")
+    before = identity.checksum(folder)
+    (folder / "train/a/x.png").rename(folder / "train/a/y.png")
+    assert identity.checksum(folder) != before
+
+
 def test_the_same_relative_path_in_another_directory_is_other_data(tmp_path, monkeypatch):
     monkeypatch.setenv("SACCADE_DATA", str(tmp_path / "cache"))
     run = Run("lenet", "imagenette", Recipe(64), 0, data_args=Settings(folder="photos"))

@@ -168,6 +168,14 @@ def test_a_dead_process_of_this_machine_is_known_at_once(path):
     assert path.exists() and lease.take(path) is not None
 
 
+def test_a_process_that_got_the_number_of_a_dead_one_is_not_taken_for_it(path):
+    mine = lease.take(path)
+    body = json.loads(path.read_bytes().partition(b"\n")[0])
+    mine.release()
+    path.write_bytes(json.dumps({**body, "token": "before", "born": body["born"] - 1}).encode() + b"\n%012d" % 0)
+    assert lease.take(path) is not None
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_old_views_and_slow_writers_leave_one_holder(path, seed, monkeypatch):
     """Every look may show what was there up to 50 ms ago, every step may be delayed; a dead lease is up for taking."""

@@ -1,0 +1,72 @@
+"""What of a study a lab has already: nothing that was measured with other code, and nothing that lacks a part."""
+
+from dataclasses import replace
+
+import pytest
+
+from saccade import registry
+from saccade.lab import identity, plan
+from saccade.lab.store import Lab
+from saccade.spec import MILESTONES, Probe, Recipe, Run, Task
+
+PROBE = Probe("accuracy", n=10)
+TASK = Task(Run("lenet", "digits_on_backgrounds", Recipe(64), 0), (PROBE,))
+
+
+@pytest.fixture
+def lab(tmp_path):
+    """A run with the rows of its probe at the end and at every milestone; nothing was trained."""
+    lab, key = Lab(tmp_path / "lab").open(), TASK.run.key
+    lease = lab.claim(TASK.run, {"versions": {"model": 1, "data": registry.card("data", TASK.run.data).version}})
+    for share in (1.0, *MILESTONES):
+        lab.put_rows(key, PROBE, registry.card("probe", "accuracy").version, [], share=share)
+        if share < 1:
+            lab.save_milestone(key, share, b"weights on the way")
+    lab.put_rows(key, plan.TRAINING, 1, [])
+    lab.finish(key, {"outcome": "finished", "reason": "", "seconds": 1.0, "step": 4}, b"weights")
+    lease.release()
+    return lab
+
+
+@pytest.fixture
+def newer(monkeypatch):
+    """Makes one registered name a version newer."""
+    card = registry.card
+
+    def make(kind, name):
+        def changed(k, n):
+            found = card(k, n)
+            return replace(found, version=found.version + 1) if (k, n) == (kind, name) else found
+
+        monkeypatch.setattr(registry, "card", changed)
+
+    return make
+
+
+def test_a_run_with_all_its_rows_is_complete(lab):
+    found = plan.examine(lab, [TASK])
+    assert found.complete == (TASK,) and not found.todo and not found.stale
+
+
+def test_rows_of_an_older_probe_are_measured_again(lab, newer):
+    newer("probe", "accuracy")
+    found = plan.examine(lab, [TASK])
+    assert found.measure == (TASK,) and not found.train
+
+
+def test_rows_of_a_probe_that_was_edited_are_measured_again(lab, monkeypatch):
+    monkeypatch.setattr(identity, "of_probe", lambda probe: "0123456789ab")
+    assert plan.examine(lab, [TASK]).measure == (TASK,)
+
+
+@pytest.mark.parametrize(("kind", "name"), TASK.run.parts)
+def test_a_run_of_an_older_model_or_of_older_data_is_stale(lab, newer, kind, name):
+    newer(kind, name)
+    found = plan.examine(lab, [TASK])
+    assert found.train == (TASK,) and "is now version" in found.stale[TASK.run.key]
+
+
+def test_a_milestone_without_rows_is_measured(lab):
+    more = replace(TASK, probes=(PROBE, Probe("accuracy", n=20)))
+    lab.put_rows(more.run.key, more.probes[1], registry.card("probe", "accuracy").version, [])
+    assert plan.examine(lab, [more]).measure == (more,)
