@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from saccade import registry
-from saccade.lab import identity, plan
-from saccade.lab.store import Lab
+from saccade.lab import identity, pipeline, plan
+from saccade.lab.store import Lab, seal, write_atomic
 from saccade.spec import MILESTONES, Probe, Recipe, Run, Task
 
 PROBE = Probe("accuracy", n=10)
@@ -70,3 +70,14 @@ def test_a_milestone_without_rows_is_measured(lab):
     more = replace(TASK, probes=(PROBE, Probe("accuracy", n=20)))
     lab.put_rows(more.run.key, more.probes[1], registry.card("probe", "accuracy").version, [])
     assert plan.examine(lab, [more]).measure == (more,)
+
+
+def test_the_time_of_a_part_counts_for_the_whole_study(tmp_path):
+    whole, part = (
+        pipeline.open_session("digits_on_backgrounds", "smoke", tmp_path / "lab", {}, o) for o in ("", "CNN")
+    )
+    for session, seconds in ((whole, 10.0), (part, 100.0)):
+        session.folder.mkdir(parents=True)
+        write_atomic(session.folder / "wall.json", seal({"seconds": seconds, "jobs": 2, "sittings": 1}))
+    assert [pipeline.facts(s)["wall seconds"] for s in (whole, part)] == [110.0, 100.0]
+    assert pipeline.facts(whole)["sittings"] == 2

@@ -450,14 +450,14 @@ def _wall_time(session: Session, jobs: int) -> Iterator[None]:
     try:
         yield
     finally:
-        past = _wall(session)
+        past = _wall(session.folder)
         seconds = past.get("seconds", 0.0) + time.monotonic() - began
         kept = {"seconds": seconds, "jobs": jobs, "sittings": past.get("sittings", 0) + 1}
         write_atomic(session.folder / "wall.json", seal(kept))
 
 
-def _wall(session: Session) -> dict[str, Any]:
-    path = session.folder / "wall.json"
+def _wall(folder: Path) -> dict[str, Any]:
+    path = folder / "wall.json"
     try:
         kept = unseal(path) if path.exists() else {}
     except DamagedFile:
@@ -465,9 +465,20 @@ def _wall(session: Session) -> dict[str, Any]:
     return kept if all(map(is_number, kept.values())) else {}
 
 
+def _wall_of_all(session: Session) -> dict[str, Any]:
+    """Of the study's own sittings and, for a whole study, of those that did a part of it (`--only`)."""
+    parts = [] if session.only else sorted(session.folder.parent.glob(f"{session.folder.name}-only-*"))
+    kept = [wall for wall in map(_wall, (session.folder, *parts)) if wall]
+    return {
+        "seconds": sum(w["seconds"] for w in kept),
+        "jobs": max((w["jobs"] for w in kept), default=0),
+        "sittings": sum(w["sittings"] for w in kept),
+    }
+
+
 def facts(session: Session) -> dict[str, Any]:
     """Environment, time and counts for the report."""
-    lab, wall = session.lab, _wall(session)
+    lab, wall = session.lab, _wall_of_all(session)
     trained = [t for t in session.tasks if not t.run.is_fact]
     done = [d for d in (lab.done(t.run.key) for t in trained) if d is not None]
     described = [lab.described(t.run.key) for t in trained if lab.done(t.run.key) is not None]
@@ -483,9 +494,9 @@ def facts(session: Session) -> dict[str, Any]:
         "seeds": len({t.run.seed for t in trained}),
         "images seen": sorted({t.run.recipe.images for t in trained}),
         "training core seconds": round(sum(d["seconds"] for d in done), 1),
-        "wall seconds": round(wall.get("seconds", 0.0), 1),
-        "jobs": wall.get("jobs", 0),
-        "sittings": wall.get("sittings", 0),
+        "wall seconds": round(wall["seconds"], 1),
+        "jobs": wall["jobs"],
+        "sittings": wall["sittings"],
         "data": {name: _data_fact(name) for name in sets},
         "procedural": any(name.startswith("procedural") for name in sets),
         "environments": environments,
