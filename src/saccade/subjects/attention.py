@@ -181,7 +181,7 @@ class _Watch(TorchDispatchMode):
 
 
 def _as_tensors(func: Any, args: Sequence[Any]) -> list[Any] | None:
-    """Sizes that a traced program computes arrive here as plain numbers where tensors are meant; None: there are none."""
+    """Sizes that a traced program computes arrive here as plain numbers where tensors are meant; None: no such."""
     kinds = [str(a.type) for a in func._schema.arguments]
     plain = [k == "Tensor" and isinstance(a, (int, float)) for a, k in zip(args, kinds, strict=False)]
     return [torch.tensor(a) if one else a for a, one in zip(args, plain, strict=True)] if any(plain) else None
