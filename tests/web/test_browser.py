@@ -540,6 +540,9 @@ def test_a_page_that_is_none_says_so(page, served):
     page.get_by_text("Not found").wait_for()
     page.goto(f"{served.address}#/nothing")
     page.get_by_text("There is no such page").wait_for()
+    assert page.title().startswith("No such page")
+    page.goto(f"{served.address}#/run/%E0%A4%A")  # cut off in the middle of a letter
+    page.get_by_text("Not found").wait_for()
 
 
 # -- the export, opened as a file: there is no server at all

@@ -3,10 +3,12 @@
 import json
 import os
 import shutil
+import time
 
 import pytest
 
 from saccade import stats
+from saccade.lab import export
 from saccade.lab.store import Lab
 from saccade.report import document
 from saccade.spec import Recipe, Run, SaccadeError, Settings, Task
@@ -85,8 +87,8 @@ def test_a_page_of_a_damaged_run_names_the_file(small):
 def test_a_run_under_way_says_how_far_it_is_and_how_long_it_takes(small):
     run = task(5).run
     lease = small.claim(run, {})
-    for images, time in ((80, 100.0), (160, 110.0)):
-        small.log(run.key, {"time": time, "event": "watch", "images": images, "split": "online", "accuracy": 0, "n": 1})
+    for images, at in ((80, 100.0), (160, 110.0)):
+        small.log(run.key, {"time": at, "event": "watch", "images": images, "split": "online", "accuracy": 0, "n": 1})
     row = next(r for r in runs.rows(small) if r["seed"] == 5)
     lease.release()
     assert (row["state"], row["share"], row["left"]) == ("running", 0.5, 20.0)
@@ -106,6 +108,35 @@ def test_a_torn_line_of_a_log_is_left_out(small):
 def test_what_is_no_run_has_no_page(small, key):
     with pytest.raises(SaccadeError, match="no run"):
         runs.describe(small, key)
+
+
+def test_an_imported_run_has_its_curve_and_no_time_of_its_own(small, tmp_path):
+    other = Lab(tmp_path / "other").open()
+    export.write(small, tmp_path / "kept.jsonl.xz")
+    export.read(other, tmp_path / "kept.jsonl.xz")
+    own, brought = (runs.describe(lab, task(0).run.key) for lab in (small, other))
+    assert "started" in own and "started" not in brought
+    assert brought["imported"] and not own["imported"]
+    assert [p for p in own["curve"] if p["split"] == "ood"]
+    assert {p["images"] for p in brought["curve"]} == {p["images"] for p in own["curve"] if p["split"] == "ood"}
+    assert all(row["weights"] == "none" for row in runs.rows(other))  # so that Look does not offer them
+
+
+@pytest.mark.slow
+def test_a_study_without_a_report_is_judged_beside_the_list(lab, report, monkeypatch):
+    """As after an import. The report is hidden from the card only: it also tells this lab's choices."""
+    fresh = Explorer(lab)
+    fresh.catalogue.look()
+    fresh.studies.session(STUDY, report.name)
+    monkeypatch.setattr(fresh.studies, "folders", lambda name: [report.name] if name == STUDY else [])
+    monkeypatch.setattr(fresh.studies, "_report", lambda name, folder: {})
+    until, seen = time.monotonic() + 120, []
+    while not seen or (seen[-1]["judging"] and time.monotonic() < until):
+        card = next(c for c in fresh.cards() if c["name"] == STUDY)
+        seen += card["sittings"]
+        time.sleep(0.05)
+    assert (seen[0]["judging"], seen[0]["counts"]) == (True, [])
+    assert sum(c["n"] for c in seen[-1]["counts"]) == card["claims"]
 
 
 def test_a_version_tells_what_changed_since(small):

@@ -77,6 +77,7 @@ TRAVERSAL = [
     "/api/runs?since=1e9",
     "/api/runs?newest=0",
     "/api/runs?newest=../1",
+    "/api/runs?newest=%D9%A3",  # a digit of another script
     "/api/runs?newest=" + "9" * 400,
     "/api/runs?since=" + "9" * 400,
     "/\\..\\..\\etc",

@@ -88,7 +88,7 @@ def create(explorer: Explorer) -> ASGIApp:
 
     async def all_runs(request: Request) -> Response:
         since, newest = (request.query_params.get(name, "-1") for name in ("since", "newest"))
-        if not since.lstrip("-").isdecimal() or len(since) > 12:
+        if not (since + newest).isascii() or not since.lstrip("-").isdecimal() or len(since) > 12:
             raise HTTPException(400, "since takes a version, a whole number.")
         if newest != "-1" and (not newest.isdecimal() or not 1 <= int(newest[:8]) <= MOST_NEWEST):
             raise HTTPException(400, f"newest takes a number of runs, 1 to {MOST_NEWEST}.")
