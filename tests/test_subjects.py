@@ -607,6 +607,26 @@ def test_folded_norms_give_the_same_answers(images):
     torch.testing.assert_close(quick.logits(x), subject.logits(x), atol=1e-4, rtol=1e-4)
 
 
+def test_a_rectifier_whose_input_is_used_again_does_not_write_over_it(images):
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.rectify, self.head = nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Linear(8, 10)
+
+        def forward(self, x):
+            x = self.conv(x)
+            return self.head((self.rectify(x) + x).mean((2, 3)))
+
+    subject, _ = fitted(Twice(), images)
+    quick = faster(subject, images)
+    x = images.batch(torch.arange(8))
+    torch.testing.assert_close(quick.logits(x), subject.logits(x), rtol=0, atol=1e-4)
+    assert not any(getattr(m, "inplace", False) for m in quick.model.modules())
+    once, _ = fitted(nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()), images)
+    assert any(getattr(m, "inplace", False) for m in faster(once, images).model.modules())
+    assert not any(getattr(m, "inplace", False) for m in once.model.modules())  # the user's own model is not touched
+
+
 def test_a_norm_that_cannot_be_folded_leaves_the_model_as_it_is(images):
     torch.manual_seed(0)
     subject, _ = fitted(trained_norms(Residual()).eval(), images)

@@ -97,7 +97,7 @@ def profile(
     wait = "" if only else f"; about {max(1.0, VARIANTS * n * per_image):.0f} s"
     report(f"{n} images of {data.words}, {split}; read {reading.says}{wait}")
     asked = _asked(reading, facts, images, n)
-    quick = faster(reading.subject, images)
+    quick = faster(reading.subject, images.head(n))
     rows, skipped, details = _ask(reading, quick, asked, split, only, report)
     about = _about(data, split, images, n)
     rows += _costs(facts, per_image, latency, flops, only)

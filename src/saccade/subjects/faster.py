@@ -48,14 +48,25 @@ def faster(subject: Subject, images: Images) -> Subject:
             setattr(model.get_submodule(parent), last, nn.Identity())
     except Exception:  # a foreign module may refuse to be copied
         return subject
-    for candidate in (ChannelsLast(model), model):
-        quick = replace(subject, model=candidate)
+    for make in (lambda: ChannelsLast(_in_place(model)), lambda: ChannelsLast(model), lambda: model):
         try:
+            quick = replace(subject, model=make())
             if _same(quick.logits(x), wanted):
                 return quick
         except Exception:  # a view that wants another order in memory
             continue
     return subject
+
+
+def _in_place(model: nn.Module) -> nn.Module:
+    """A copy whose rectifiers write over what they are given: 13 % of a small model's time. Where something else needs
+    that too, the answers differ, and the copy is not taken."""
+    with torch.no_grad():
+        other = copy.deepcopy(model)
+    for module in other.modules():
+        if isinstance(module, (nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.SiLU, nn.Hardswish)):
+            module.inplace = True
+    return other
 
 
 def _pairs(model: nn.Module, x: Tensor) -> list[Pair]:

@@ -12,6 +12,7 @@ import inspect
 import re
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -443,7 +444,9 @@ def _random(wanted: Wanted) -> tuple[str, ...]:
 def _library(name: str) -> Any:
     """timm and torchvision raise RuntimeError, not ImportError, where their binaries do not fit torch."""
     try:
-        return importlib.import_module(name)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # on that package's own installation, which is not what was asked
+            return importlib.import_module(name)
     except Exception as error:
         first = (str(error).splitlines() or [""])[0]
         raise SaccadeError(
