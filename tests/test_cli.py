@@ -242,3 +242,14 @@ def test_a_damaged_data_cache_is_refused_named_and_repaired(tmp_path):
     ran = saccade(*SMOKE, "--lab", tmp_path / "lab", "--set", "scenes=procedural_textures", SACCADE_DATA=str(tmp_path))
     assert ran.returncode == 2 and "is damaged and was not used" in ran.stderr
     assert not list((tmp_path / "lab").glob("runs/*"))
+
+
+@pytest.mark.parametrize(("command", "saved"), [("run", True), ("profile", False)])
+def test_ctrl_c_says_what_is_kept_only_where_something_is(command, saved, monkeypatch, capsys):
+    def stop(words):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands, "parse", stop)
+    with pytest.raises(SystemExit) as ended:
+        commands.main([command])
+    assert ended.value.code == 130 and ("saved" in "".join(capsys.readouterr())) == saved

@@ -547,6 +547,9 @@ from saccade.cli import care as care  # noqa: E402  # their commands come after 
 from saccade.cli import models as models  # noqa: E402
 
 
+TRAINS = ("run", "train", "tune", "demo")  # the commands whose work goes on where it was stopped
+
+
 def main(words: Sequence[str] | None = None) -> None:
     """Entry point: one sentence for each mistake; exit codes 0 fine, 1 failed, 2 wrong usage, 3 not reproduced."""
     from saccade.cli import cluster, demo, web  # noqa: F401 - they register their commands
@@ -563,7 +566,8 @@ def main(words: Sequence[str] | None = None) -> None:
         say(f"saccade: {error}")
         raise SystemExit(2) from None
     except KeyboardInterrupt:
-        say("\nstopped; finished runs are kept and unfinished ones were saved. The same command goes on from here.")
+        kept = "; finished runs are kept and unfinished ones were saved. The same command goes on from here"
+        say(f"\nstopped{kept if words[:1] and words[0] in TRAINS else ''}.")
         raise SystemExit(130) from None
 
 
