@@ -546,7 +546,6 @@ def figures(
 from saccade.cli import care as care  # noqa: E402  # their commands come after these in --help
 from saccade.cli import models as models  # noqa: E402
 
-
 TRAINS = ("run", "train", "tune", "demo")  # the commands whose work goes on where it was stopped
 
 
