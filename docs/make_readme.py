@@ -24,7 +24,7 @@ PAGES = (
     ROOT / "docs" / "index.md",
     *(ROOT / "docs" / f"{name}.md" for name in registry.built_in("study")),
 )
-SHOWN = ("digits_on_backgrounds", "fig8_backgrounds", "D-H1")  # study, figure, the claim that it is about
+SHOWN = ("block_ablations", "images_seen", "B-vit-vs-conv")  # study, figure, the claim that it is about
 LOOK = "docs/explorer/look-wide.webp"
 # As counted in one line; whatever else a verdict says is open.
 CLOSED = ("reproduced", "contradicted", "equivalent", "holds", "does not hold")
