@@ -7,9 +7,10 @@ from types import SimpleNamespace
 import pytest
 
 from saccade.lab import launch
+from saccade.lab import supervisor as module
 from saccade.lab.store import Lab
 from saccade.lab.supervisor import Flight, Order, Supervisor
-from saccade.spec import Recipe, Run, Settings, Task
+from saccade.spec import Recipe, Run, SaccadeError, Settings, Task, plain
 
 errors = pytest.importorskip("ray.exceptions")
 TASK = Task(Run("lenet", "points", Recipe(images=32), 0, data_args=Settings(of="procedural_textures", p=32)), ())
@@ -74,3 +75,15 @@ def test_a_node_that_cannot_do_the_work_refuses_it(tmp_path):
     made = supervisor(tmp_path, errors.RuntimeEnvSetupError("no such environment"))
     told = land(made)
     assert told.kind == "refused" and "runtime environment" in told.reason and not made.pending
+
+
+def test_a_worker_that_does_not_see_the_lab_says_so(tmp_path):
+    order = plain(Order(str(tmp_path / "elsewhere")))
+    with pytest.raises(SaccadeError, match="folder that all nodes share"):
+        module._check(order, [TASK])
+
+
+def test_of_a_printed_traceback_the_sentence_is_kept():
+    printed = "The actor died because of an error.\n  File x\nsaccade.errors.SaccadeError: the lab is away; look.\n"
+    assert module.reason_of(RuntimeError(printed)) == "the lab is away; look."
+    assert module.reason_of(RuntimeError("one\ntwo")) == "one"

@@ -277,7 +277,7 @@ def _supervisor(order: Order, name: str, tasks: Sequence[Task]) -> Any:
         except ray.exceptions.RayActorError as error:
             if "creation task" in str(error):
                 raise SaccadeError(
-                    "the supervisor could not start on the cluster; is saccade installed on every node? "
+                    "the supervisor could not start on the cluster (saccade must be installed on every node): "
                     + reason_of(error)
                 ) from error
         time.sleep(0.5)

@@ -7,6 +7,7 @@ import contextlib
 import functools
 import os
 import queue
+import re
 import signal
 import socket
 import threading
@@ -22,7 +23,7 @@ from saccade.data.fetch import sources
 from saccade.lab import bundles, launch, lease, plan
 from saccade.lab.events import Begun, Broken, Busy, Cost, Died, Event, ProbeFailed, Probing, Progress, Refused, Stopped
 from saccade.lab.store import Lab
-from saccade.spec import TRAINING_VERSION, SaccadeError, Task, plain
+from saccade.spec import TRAINING_VERSION, DamagedFile, SaccadeError, Task, plain
 
 NODE_LOSSES = 20  # how often a task whose node was lost is tried again: not its fault, unless it ends nodes
 AHEAD = 2  # bundles handed to Ray for each seat: one works, one waits, and Ray can see that there is more to do
@@ -119,6 +120,7 @@ class Supervisor:
         self.sent, self.changed = 0, threading.Condition()
         self.stopping, self.ended = False, False
         self.seats, self.counted, self.room = 1, -1e9, 0.0  # room: bytes of memory of the largest node
+        _check_lab(self.lab)
         for file in self.order.plugins:
             registry.load_plugin(file)
         self._take(self.lab.work(name))
@@ -432,13 +434,17 @@ def _check(order: Mapping[str, Any], tasks: Sequence[Task]) -> None:
             f"saccade {__version__} (training {TRAINING_VERSION}) is installed here and the command was given with "
             f"{order['version'][0]} (training {order['version'][1]}); install the same on every node."
         )
-    if not (Path(order["lab"]) / ".saccade").exists():
-        raise SaccadeError(f"the lab {order['lab']} is not to be seen; it must lie in a folder that all nodes share.")
+    _check_lab(Lab(order["lab"]))
     for file in order["plugins"]:
         stamp = Path(file).stat().st_mtime_ns if Path(file).is_file() else 0
         _load_once(file, stamp)
     for name in plan.sets_of(tasks):
         _fetch_once(name)
+
+
+def _check_lab(lab: Lab) -> None:
+    if not lab.is_there():
+        raise SaccadeError(f"the lab {lab.root} is not to be seen; it must lie in a folder that all nodes share.")
 
 
 @functools.cache
@@ -466,9 +472,10 @@ def _term_means(stop: threading.Event) -> Iterator[None]:
 
 
 def reason_of(error: BaseException) -> str:
-    """The sentence behind one of Ray's errors."""
+    """The sentence behind one of Ray's errors. Of an actor that could not start Ray keeps a printed traceback."""
     cause = getattr(error, "cause", None)
-    return first_line(cause if isinstance(cause, BaseException) else error)
+    said = re.findall(rf"^\S*\b(?:{SaccadeError.__name__}|{DamagedFile.__name__}): (.+)$", str(error), re.MULTILINE)
+    return str(said[-1]) if said else first_line(cause if isinstance(cause, BaseException) else error)
 
 
 def first_line(error: BaseException) -> str:
