@@ -97,7 +97,7 @@ def test_a_model_that_raises_is_marked_failed_and_tried_again_on_request_only(la
 def test_two_launchers_share_one_lab_and_never_both_do_a_run(lab):
     code = (
         "import sys, json; sys.path.insert(0, sys.argv[2]); from test_work import *\n"
-        "lab = Lab(sys.argv[1]); print(json.dumps([(e['key'], e['event']) for e in "
+        "lab = Lab(sys.argv[1]); print(json.dumps([(e.key, e.kind) for e in "
         "do(lab, *[task(s, 480) for s in range(6)], jobs=1)]))"
     )
     here = os.path.dirname(__file__)
