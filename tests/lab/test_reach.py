@@ -49,3 +49,16 @@ def test_nobody_there():
 def test_what_is_no_address(address):
     with pytest.raises(SaccadeError, match="--on takes ray:HOST:PORT, not"):
         cluster.connect(address)
+
+
+@pytest.mark.parametrize("remembered", ["127.0.0.1:1", "", "no address"])
+def test_a_cluster_that_was_killed_is_not_waited_for(remembered, tmp_path, monkeypatch):
+    """Ray keeps the address of this machine's last cluster in a file, and looks for it for minutes."""
+    started = []
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(cluster, "_start", lambda *_: started.append("own"))
+    (tmp_path / "ray").mkdir()
+    (tmp_path / "ray" / "ray_current_cluster").write_text(remembered)
+    cluster.connect("")
+    assert started == ["own"]

@@ -53,6 +53,8 @@ def connect(address: str = "") -> bool:
         if asked and asked not in ("auto", "local"):
             _reach(asked)
             ray.init(address=asked, **quiet)
+        elif asked != "local" and _is_gone():
+            _start(ray, quiet)
         else:
             try:
                 ray.init(address="auto" if asked != "local" else "local", **quiet)
@@ -107,6 +109,18 @@ def _reach(address: str) -> None:
         ) from None
     if not speaks:
         raise SaccadeError(f"what answers at {address} is no Ray cluster; `ray start --head` says where one is.")
+
+
+def _is_gone() -> bool:
+    """Whether Ray remembers a cluster of this machine that no longer answers, as a killed one leaves behind."""
+    folder = os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp"
+    try:
+        _reach((Path(folder) / "ray" / "ray_current_cluster").read_text("utf-8").strip())
+    except OSError:  # it remembers none
+        return False
+    except SaccadeError:
+        return True
+    return False
 
 
 def _speaks_grpc(line: socket.socket) -> bool:
