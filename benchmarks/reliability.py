@@ -718,6 +718,11 @@ Lost would be: a finished run, or a bit of its weights; more of a run under way 
 interpreter; a change in a file that nobody names; a failure that counts as success; and a traceback where a sentence
 would help. How the lab folder withstands all this: [lab.md](lab.md).
 
+Limits of the kills: the first 120 (workers, commands with their workers, workers of Ray) do not check that no run
+ended twice, the others do. Ten of the supervisor's ran while the source was being changed, and are to be repeated.
+Those of the supervisor and of a command with work on Ray fell before a run had finished, most of the latter while
+the command was starting.
+
 | | what was tried | how often | what was lost |
 |---|---|---|---|
 {rows}
