@@ -4,7 +4,7 @@ python -m benchmarks.cards --lab lab                 every card (skips what the 
 python -m benchmarks.cards --lab lab --models lenet  one model; the other cards stay as they are
 
 Accuracy is that on the first 2000 test images. Models of PROFILED are profiled too, so that they stand beside the rows
-of every profile. Small sizes and few images: the whole takes about half an hour of one core. san has no card: a step of
+of every profile. Small sizes and few images: the whole takes about an hour of one core. san has no card: a step of
 its smallest plan takes 100 times as long as one of vit.
 """
 
@@ -24,9 +24,9 @@ from saccade.profiling import measure
 from saccade.spec import Probe, Recipe, Run, Settings, Task
 
 OUT = Path(__file__).parent.parent / "src" / "saccade" / "profiling" / "cards.json"
-RECIPE = Recipe(images=8_000, batch=32, optimizer="adamw", lr=0.002, weight_decay=0.01, schedule="one_cycle", watch=0)
+RECIPE = Recipe(images=32_000, batch=32, optimizer="adamw", lr=0.002, weight_decay=0.01, schedule="one_cycle", watch=0)
 AUGMENT = {"cifar10": "crop_flip", "mnist": "crop"}  # a mirrored digit is no digit
-WORDS = "8 000 images seen, AdamW, batch 32, one cycle to lr 0.002, weight decay 0.01, "
+WORDS = "32 000 images seen, AdamW, batch 32, one cycle to lr 0.002, weight decay 0.01, "
 SEEDS, N, TESTED = 3, 250, 2000
 TRANSFORMER = {"dim": 64, "heads": 4, "depth": 2, "hidden": 128, "patch": 4}
 MODELS: dict[str, dict[str, Any]] = {
