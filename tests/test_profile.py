@@ -74,6 +74,21 @@ def test_images_are_asked_once_per_variant():
     assert asked.count(N) == variants
 
 
+def test_one_question_of_a_probe_costs_only_its_own_variants():
+    asked, lines = [], []
+    model = Bag()
+    model.register_forward_pre_hook(lambda _, x: asked.append(len(x[0])))
+    one = measure.profile(model, DATA, n=N, only=("rotation",), report=lines.append)
+    assert asked.count(N) == 1 + 5
+    assert [row.key for row in one.rows] == ["rotation"]
+    assert any("about 1 s" in line for line in lines)
+
+
+def test_a_long_profile_says_how_to_make_it_shorter():
+    assert measure._wait(12.3, ()) == "about 12 s"
+    assert "about 62 min" in measure._wait(3719, ()) and "--n 20" in measure._wait(3719, ())
+
+
 def test_operations_are_counted(made):
     assert made.row("flops").estimate.value == 2 * 3 * 10
     assert made.row("parameters").estimate.value == 40

@@ -33,6 +33,7 @@ SECONDS = 150.0  # that the variants may take by default
 RATE = 3e10  # floating-point operations per second of two cores: n must not depend on how busy a machine is
 TUNING = 256  # training images by which a normalisation is chosen
 TUNING_LARGE = 64  # of models with large inputs
+LONG = 300.0  # seconds; a longer profile says how to make it shorter
 READ_OUT = 2000  # training images of a linear read-out
 LAYERS = ("equivariance", "attention_span")  # probes that look inside, and so at the model itself
 REPEATS = 9  # of a timed forward pass
@@ -94,8 +95,7 @@ def profile(
     n = min(n or images_for(flops, seconds), len(images))
     reading = read(one, facts, data, way=way, classes=classes, split=split, n=n, tuning=_training(data, READ_OUT))
     reading = dataclasses.replace(reading, subject=dataclasses.replace(reading.subject, kept={}))
-    wait = "" if only else f"; about {max(1.0, VARIANTS * n * per_image):.0f} s"
-    report(f"{n} images of {data.words}, {split}; read {reading.says}{wait}")
+    report(f"{n} images of {data.words}, {split}; read {reading.says}; {_wait(n * per_image * _variants(only), only)}")
     asked = _asked(reading, facts, images, n)
     quick = faster(reading.subject, images.head(n))
     rows, skipped, details = _ask(reading, quick, asked, split, only, report)
@@ -115,6 +115,19 @@ def profile(
         seconds=time.perf_counter() - began,
         n=n,
     )
+
+
+def _variants(only: Sequence[str]) -> int:
+    """How often the images are asked: once as they are, and once per change of the questions asked."""
+    return VARIANTS if not only else 1 + sum(q.variants for q in QUESTIONS if q.key in only and q.key != "accuracy")
+
+
+def _wait(seconds: float, only: Sequence[str]) -> str:
+    """How long it will take, and what shortens it where that is long."""
+    if seconds < LONG:
+        return f"about {max(1.0, seconds):.0f} s"
+    shorter = "--n 20 asks fewer images" + ("" if only else ", --only translation occlusion fewer questions")
+    return f"about {seconds / 60:.0f} min ({shorter})"
 
 
 def _check_only(only: Sequence[str]) -> None:
@@ -194,7 +207,7 @@ def _ask(
         if question.needs_set and not asked.set_name:
             skipped[question.key] = "its images are made of a known set (such as cifar10), and these are not from one"
             continue
-        probe = _probe(question, asked, split)
+        probe = _probe(question, asked, split, only)
         if probe not in done:
             began = time.perf_counter()
             one = reading.subject if probe.name in LAYERS else quick
@@ -231,8 +244,11 @@ def _same(key: str, question: Question) -> bool:
     return next(q.probe for q in QUESTIONS if q.key == key) == question.probe
 
 
-def _probe(question: Question, asked: Asked, split: str) -> Probe:
+def _probe(question: Question, asked: Asked, split: str, only: Sequence[str]) -> Probe:
     settings = dict(question.settings(asked))
+    if only:
+        left = [q for q in QUESTIONS if q.probe == question.probe and q.part and q.key not in only]
+        settings.update({q.part: () for q in left})
     known = registry.card("probe", question.probe).args
     if "split" in known:
         settings["split"] = split

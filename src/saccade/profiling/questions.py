@@ -44,6 +44,7 @@ class Question:
     needs_labels: bool = False
     needs_set: bool = False
     variants: int = 0  # times that n images are asked, for the plan
+    part: str = ""  # the setting of the probe that is this question's alone, left out where nobody asks it
 
 
 SHIFT, TURN, SHRINK, COVER, OBJECT = 0.125, 15.0, 0.6, 0.25, 0.5
@@ -174,7 +175,8 @@ QUESTIONS: tuple[Question, ...] = (
         at=lambda asked: {"transform": "translation", "severity": SHIFT},
         right="transformed_accuracy",
         says=lambda value, asked: kept(value, "a shift"),
-        variants=14,
+        variants=4,
+        part="translation",
     ),
     Question(
         key="rotation",
@@ -185,6 +187,8 @@ QUESTIONS: tuple[Question, ...] = (
         at=lambda asked: {"transform": "rotation", "severity": TURN},
         right="transformed_accuracy",
         says=lambda value, asked: kept(value, "a turn"),
+        variants=5,
+        part="rotation",
     ),
     Question(
         key="scale",
@@ -195,6 +199,8 @@ QUESTIONS: tuple[Question, ...] = (
         at=lambda asked: {"transform": "scale", "severity": SHRINK},
         right="transformed_accuracy",
         says=lambda value, asked: kept(value, "a change of size"),
+        variants=5,
+        part="scale",
     ),
     Question(
         key="patch_shuffle",
