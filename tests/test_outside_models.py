@@ -6,6 +6,7 @@ import textwrap
 
 import pytest
 
+import saccade as sc
 from saccade import registry
 from saccade.cli.commands import main
 from saccade.spec import SaccadeError
@@ -92,13 +93,21 @@ def test_a_class_of_an_imported_file_can_be_trained(here):
     out = run(
         """
         import mine, saccade as sc
-        table = sc.train(mine.Net, "procedural_textures", recipe=sc.Recipe(images=64, watch=0), seeds=1, quiet=True,
+        table = sc.train(mine.Net, "procedural_textures", recipe={"images": 64, "watch": 0}, seeds=1, quiet=True,
                          data_args={"hold_out": 1000}, jobs=1)
-        print(table.rows[0]["model"])
+        print(table.rows[0]["model"], sorted({r["split"] for r in table if r["metric"] == "accuracy"}))
         """,
         here,
     )
-    assert out.split() == ["mine_net"]
+    assert out.strip() == "mine_net ['held_out', 'test', 'train']"
+
+
+def test_a_slip_in_a_recipe_of_python_is_a_sentence(tmp_path):
+    with pytest.raises(SaccadeError, match="lrr"):
+        sc.train("lenet", "cifar10", recipe={"lrr": 0.1}, lab=tmp_path / "lab")
+    with pytest.raises(SaccadeError, match="accuracyy"):
+        sc.train("lenet", "cifar10", probes=("accuracyy",), lab=tmp_path / "lab")
+    assert not (tmp_path / "lab").exists()
 
 
 @pytest.mark.slow

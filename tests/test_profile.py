@@ -85,8 +85,11 @@ def test_one_question_of_a_probe_costs_only_its_own_variants():
 
 
 def test_a_long_profile_says_how_to_make_it_shorter():
-    assert measure._wait(12.3, ()) == "about 12 s"
-    assert "about 62 min" in measure._wait(3719, ()) and "--n 20" in measure._wait(3719, ())
+    variants = measure._variants(())
+    assert measure._wait(50, 12.3 / 50 / variants, ()) == "about 12 s"
+    long = measure._wait(50, 3719 / 50 / variants, ())
+    assert "about 62 min" in long and "--n 20" in long and "--only" in long
+    assert "--n" not in measure._wait(20, 3719 / 20 / variants, ())  # it is as short as that already
 
 
 def test_operations_are_counted(made):

@@ -16,14 +16,14 @@ from saccade.cli import terminal
 from saccade.data.images import Images, Source
 from saccade.data.named import named
 from saccade.errors import in_words
-from saccade.lab import pipeline
+from saccade.lab import pipeline, single
 from saccade.lab.store import Lab
 from saccade.lab.table import Table
 from saccade.profiling import compare as comparing
 from saccade.profiling import measure
 from saccade.profiling.compare import Comparison, Model
 from saccade.report.profile import Profile
-from saccade.spec import Evidence, Probe, Recipe, Row, Run, SaccadeError, Settings, Task
+from saccade.spec import Evidence, Probe, Recipe, Row, SaccadeError, Settings
 from saccade.subjects.subject import Subject, evaluating
 
 
@@ -36,44 +36,32 @@ def train(
     name: str | Callable[..., nn.Module],
     data: str,
     *,
-    recipe: Recipe,
+    recipe: Recipe | Mapping[str, Any] | None = None,
     seeds: int | Sequence[int] = 5,
     lab: str | Path = "lab",
     model_args: Mapping[str, Any] | None = None,
     data_args: Mapping[str, Any] | None = None,
-    probes: Sequence[Probe] = (),
+    probes: Sequence[str | Probe] = ("accuracy",),
     device: str = "auto",
     jobs: int | None = None,
     quiet: bool = False,
 ) -> Table:
     """Train one model over seeds in worker processes; what the lab already has is not repeated.
 
-    The model is a registered name, also of a file that was imported, file.py:function, or a class of a file.
+    The model is a registered name, also of a file that was imported, file.py:function, or a class of a file. The recipe
+    may be a dict, as in {"images": 50_000, "lr": 0.002}; 8 000 images are seen where it does not say how many.
     """
-    chosen = range(seeds) if isinstance(seeds, int) else seeds
-    plugins = registry.imported()
-    if not isinstance(name, str):
-        name = _where(name)
-    if name.rpartition(":")[0].endswith(".py"):
-        name, plugins = registry.adopt(name), (*plugins, name)
-    registry.check_args("model", name, model_args or {})
-    data, found_args = named(data, data_args)
-    tasks = [
-        Task(
-            Run(
-                registry.card("model", name).name,
-                registry.card("data", data).name,
-                recipe,
-                s,
-                Settings(model_args),
-                Settings(found_args),
-            ),
-            tuple(probes),
-        )
-        for s in chosen
-    ]
-    how = pipeline.How(device=device, jobs=jobs, quiet=quiet, plugins=plugins)
-    return pipeline.train(Lab(lab).open(), tasks, how)
+    planned, needed = single.tasks(
+        name if isinstance(name, str) else _where(name),
+        data,
+        recipe=recipe or {},
+        seeds=range(seeds) if isinstance(seeds, int) else seeds,
+        model_args=model_args,
+        data_args=data_args,
+        probes=probes,
+    )
+    how = pipeline.How(device=device, jobs=jobs, quiet=quiet, plugins=(*registry.imported(), *needed))
+    return pipeline.train(Lab(lab).open(), planned, how)
 
 
 def _where(made: Callable[..., nn.Module]) -> str:
@@ -109,7 +97,8 @@ def probe(
     Rows have `low` and `high` (95 %, over images) where a probe gives one outcome per image, and with `outcomes` these
     as `each`; `arm` names the model, so that tables of several can be joined.
     """
-    where = Source(registry.card("data", data).name, Settings(data_args), seed, device)
+    name, args = named(data, data_args)
+    where = Source(registry.card("data", name).name, Settings(args), seed, device)
     images = where("train")
     if (mean is None) != (std is None) or (mean and std and len(mean) != len(std)):
         raise SaccadeError("mean and std go together, with one number per channel each.")
@@ -119,12 +108,10 @@ def probe(
     rows = []
     with evaluating(subject):
         for p in probes:
-            named = Probe(p) if isinstance(p, str) else p
-            given = list(registry.find("probe", named.name)(asked, where, **named.settings))
+            one = Probe(p) if isinstance(p, str) else p
+            given = list(registry.find("probe", one.name)(asked, where, **one.settings))
             if not given:
-                raise SaccadeError(
-                    f"probe {named.name} gave no rows for this model and data (saccade show {named.name})."
-                )
+                raise SaccadeError(f"probe {one.name} gave no rows for this model and data (saccade show {one.name}).")
             for row in given:
                 rows.append(
                     {
@@ -135,7 +122,7 @@ def probe(
                         **_over_images(row),
                         **({"each": row.each} if outcomes else {}),
                         "seed": seed,
-                        "probe": named.name,
+                        "probe": one.name,
                         "model": type(subject).__name__,
                         "data": data,
                         "arm": arm,
@@ -217,9 +204,9 @@ def run(
     every arm's, as in recipe={"lr": 0.01}; such a study is not the planned one.
     """
     several = [also] if isinstance(also, str) or callable(also) else also
-    named = [one if isinstance(one, str) else _where(one) for one in several]
-    opened = pipeline.open_session(study, scale, lab, choices, seeds=seeds, also=named, like=like, recipe=recipe)
-    plugins = (*registry.imported(), *(one for one in named if one.rpartition(":")[0].endswith(".py")))
+    joined = [one if isinstance(one, str) else _where(one) for one in several]
+    opened = pipeline.open_session(study, scale, lab, choices, seeds=seeds, also=joined, like=like, recipe=recipe)
+    plugins = (*registry.imported(), *(one for one in joined if one.rpartition(":")[0].endswith(".py")))
     how = pipeline.How(device=device, jobs=jobs, quiet=quiet, plugins=plugins)
     planned = pipeline.plan_work(opened.lab, opened.tasks, how, terminal.printer(quiet))
     pipeline.run(opened, planned, how)

@@ -29,7 +29,7 @@ from saccade.cli.flags import (
     Study,
 )
 from saccade.cli.parsing import command, out, parse, say, seconds_of, seed_count, seed_range, settings
-from saccade.spec import SCALES, Outcome, SaccadeError, Says, Settings, suggest
+from saccade.spec import SCALES, Outcome, SaccadeError, Says, suggest
 
 
 @command(name="list")
@@ -175,29 +175,19 @@ def train(
     """Train one model over seeds and print its accuracy; finished seeds are not trained again."""
     for file in plugin:
         registry.load_plugin(file)
-    from saccade.data.named import named
-    from saccade.lab import identity, pipeline
+    from saccade.lab import pipeline, single
     from saccade.lab.store import Lab
-    from saccade.spec import Probe, Run, Task, recipe_of
 
-    if model.rpartition(":")[0].endswith(".py"):
-        model, plugin = registry.adopt(model), (*plugin, model)
-    data, data_args = named(data, settings(data_set))
-    card, source = registry.card("model", model), registry.card("data", data)
-    registry.check_args("model", model, settings(set))
-    registry.check_args("data", data, data_args)
-    made = recipe_of({"images": images}, settings(recipe))
-    tested = ("test",) if "test" in source.splits else ()
-    splits = tuple(dict.fromkeys(("train", source.extra.get("watch", "test"), *tested)))
-    asked = tuple(Probe(p, splits=splits) if p == "accuracy" else Probe(registry.card("probe", p).name) for p in probes)
-    tasks = identity.identify(
-        [
-            Task(Run(card.name, source.name, made, s, Settings(settings(set)), Settings(data_args)), asked)
-            for s in seed_range(seeds)
-        ]
+    tasks, needed = single.tasks(
+        model,
+        data,
+        recipe={"images": images, **settings(recipe)},
+        seeds=seed_range(seeds),
+        model_args=settings(set),
+        data_args=settings(data_set),
+        probes=probes,
     )
-    for one in asked:
-        registry.check_args("probe", one.name, one.settings)
+    plugin = (*plugin, *needed)
     how = pipeline.How(
         device=device, jobs=jobs, plugins=plugin, quiet=quiet or json, retry=retry, redo_damaged=redo_damaged
     )
@@ -207,7 +197,7 @@ def train(
     if json:
         out({"rows": [dict(r) for r in table], "gaps": [dict(g) for g in (*table.gaps, *table.faults)]})
     for line in () if json else table.estimates():
-        print(f"{card.name}: {line}")
+        print(f"{tasks[0].run.model}: {line}")
     kept = [(p, Lab(lab).rows(t.run.key, p)) for t in tasks for p in t.probes]
     for name in () if json else dict.fromkeys(p.name for p, document in kept if document and not document["rows"]):
         say(f"probe {name} gave no rows; saccade show {name} says what it needs.")

@@ -33,6 +33,7 @@ SECONDS = 150.0  # that the variants may take by default
 RATE = 3e10  # floating-point operations per second of two cores: n must not depend on how busy a machine is
 TUNING = 256  # training images by which a normalisation is chosen
 TUNING_LARGE = 64  # of models with large inputs
+FEWEST = 20  # images that still say something, for models that take seconds per image
 LONG = 300.0  # seconds; a longer profile says how to make it shorter
 READ_OUT = 2000  # training images of a linear read-out
 LAYERS = ("equivariance", "attention_span")  # probes that look inside, and so at the model itself
@@ -95,7 +96,7 @@ def profile(
     n = min(n or images_for(flops, seconds), len(images))
     reading = read(one, facts, data, way=way, classes=classes, split=split, n=n, tuning=_training(data, READ_OUT))
     reading = dataclasses.replace(reading, subject=dataclasses.replace(reading.subject, kept={}))
-    report(f"{n} images of {data.words}, {split}; read {reading.says}; {_wait(n * per_image * _variants(only), only)}")
+    report(f"{n} images of {data.words}, {split}; read {reading.says}; {_wait(n, per_image, only)}")
     asked = _asked(reading, facts, images, n)
     quick = faster(reading.subject, images.head(n))
     rows, skipped, details = _ask(reading, quick, asked, split, only, report)
@@ -122,12 +123,14 @@ def _variants(only: Sequence[str]) -> int:
     return VARIANTS if not only else 1 + sum(q.variants for q in QUESTIONS if q.key in only and q.key != "accuracy")
 
 
-def _wait(seconds: float, only: Sequence[str]) -> str:
+def _wait(n: int, per_image: float, only: Sequence[str]) -> str:
     """How long it will take, and what shortens it where that is long."""
+    seconds = _variants(only) * n * per_image
     if seconds < LONG:
         return f"about {max(1.0, seconds):.0f} s"
-    shorter = "--n 20 asks fewer images" + ("" if only else ", --only translation occlusion fewer questions")
-    return f"about {seconds / 60:.0f} min ({shorter})"
+    shorter = [f"--n {FEWEST} asks fewer images"] if n > FEWEST else []
+    shorter += [] if only else ["--only translation occlusion asks less"]
+    return f"about {seconds / 60:.0f} min" + (f" ({', '.join(shorter)})" if shorter else "")
 
 
 def _check_only(only: Sequence[str]) -> None:
