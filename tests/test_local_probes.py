@@ -135,6 +135,10 @@ def test_places_are_separated():
 def test_shuffling_moves_squares_and_loses_none():
     x = torch.arange(16.0).view(1, 1, 4, 4)
     assert torch.equal(shuffled(x, torch.tensor([[0, 1, 2, 3]]), 2), x)
+    odd = torch.arange(25.0).reshape(1, 1, 5, 5)
+    swapped = shuffled(odd, torch.tensor([[3, 1, 2, 0]]), 2)
+    assert swapped[0, 0, :2, :2].tolist() == odd[0, 0, 2:4, 2:4].tolist() and odd[0, 0, 0, 0] == 0
+    assert torch.equal(swapped[..., 4, :], odd[..., 4, :]) and torch.equal(swapped[..., 4], odd[..., 4])
     moved = shuffled(x, torch.tensor([[3, 1, 2, 0]]), 2)
     assert moved[0, 0].tolist() == [[10, 11, 2, 3], [14, 15, 6, 7], [8, 9, 0, 1], [12, 13, 4, 5]]
 
@@ -158,7 +162,7 @@ def test_a_bag_of_pixels_does_not_notice_and_a_corner_does():
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda: list(patch_shuffle(subject(Fixed()), DATA, n=4, grids=(3,))), "grid of 3 does not divide"),
+        (lambda: list(patch_shuffle(subject(Fixed()), DATA, n=4, grids=(64,))), "cannot be cut into 64 x 64"),
         (lambda: list(top_k_matching(subject(Fixed()), DATA, n=4, k=11)), "k must be between 1 and"),
         (lambda: list(top_k_matching(subject(Lambda(lambda x: x[:, :, 0, 0])), DATA, n=4)), "answers with 3 classes"),
         (lambda: list(top_k_matching(subject(Fixed()), Source("digits_on_backgrounds", Settings(), 0))), "of=cifar10"),

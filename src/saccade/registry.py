@@ -173,7 +173,8 @@ def check_args(kind: str, name: str, given: Mapping[str, Any]) -> None:
     """Refuse an argument that the function does not have, or a value that it does not accept."""
     found = card(kind, name)
     accepted = {argument: found.accepts.get(argument, ()) for argument in found.args}
-    arguments.check(found.name, accepted, given, f"saccade show {found.name}")
+    outside = found.extra.get("family") == "outside"  # nobody else knows it by this name
+    arguments.check(found.name, accepted, given, "" if outside else f"saccade show {found.name}")
     for argument, default in found.args.items():
         if default == REQUIRED and argument not in given:
             raise SaccadeError(f"{found.name} needs the argument {argument}; give it as in {argument}=VALUE.")

@@ -45,16 +45,21 @@ def patch_shuffle(
 
 
 def shuffled(x: Tensor, order: Tensor, grid: int) -> Tensor:
-    """x: (n, c, h, w); square i of the result is square order[:, i] of x, row by row."""
-    if grid < 1 or x.shape[-2] % grid or x.shape[-1] % grid:
-        raise SaccadeError(
-            f"a grid of {grid} does not divide images of {x.shape[-2]}x{x.shape[-1]} pixels; choose one that does."
-        )
+    """x: (n, c, h, w); square i of the result is square order[:, i] of x, row by row. Pixels at the right and the lower
+    edge that are left over by a grid which does not divide the image stay where they are."""
+    high, wide = (side - side % grid if 1 <= grid <= side else 0 for side in x.shape[-2:])
+    if not high or not wide:
+        raise SaccadeError(f"images of {x.shape[-2]}x{x.shape[-1]} pixels cannot be cut into {grid} x {grid} squares.")
     if grid == 1:
         return x
-    squares = rearrange(x, "n c (a h) (b w) -> n (a b) c h w", a=grid, b=grid)
+    squares = rearrange(x[..., :high, :wide], "n c (a h) (b w) -> n (a b) c h w", a=grid, b=grid)
     squares = squares[torch.arange(len(x), device=x.device)[:, None], order]
-    return rearrange(squares, "n (a b) c h w -> n c (a h) (b w)", a=grid, b=grid)
+    moved = rearrange(squares, "n (a b) c h w -> n c (a h) (b w)", a=grid, b=grid)
+    if (high, wide) == x.shape[-2:]:
+        return moved
+    whole = x.clone()
+    whole[..., :high, :wide] = moved
+    return whole
 
 
 def _shuffle(order: Tensor, grid: int, x: Tensor, index: Tensor) -> Tensor:

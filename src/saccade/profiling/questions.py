@@ -52,11 +52,11 @@ GRIDS = (2, 4, 8)
 
 
 def grids(asked: Asked) -> tuple[int, ...]:
-    return tuple(g for g in GRIDS if asked.side % g == 0)
+    return tuple(g for g in GRIDS if g <= asked.side)
 
 
 def grid(asked: Asked) -> int:
-    """Four by four where it divides the image, else the nearest that does."""
+    """Four by four, or the nearest that the image has pixels for."""
     return min(grids(asked) or (1,), key=lambda g: abs(g - 4))
 
 
