@@ -22,6 +22,7 @@ from saccade.profiling import references
 from saccade.profiling.questions import QUESTIONS, VARIANTS, Asked, Question, estimate, pick
 from saccade.report.profile import Measured, Profile
 from saccade.spec import Estimate, Probe, Row, SaccadeError, Settings, plain, suggest
+from saccade.subjects import threads
 from saccade.subjects.faster import faster
 from saccade.subjects.find import Found, Wanted, find
 from saccade.subjects.fit import Facts, fit
@@ -61,6 +62,7 @@ def asked_split(data: Source) -> str:
         return watched
 
 
+@threads.that_pay()
 def profile(
     subject: str | nn.Module | Callable[..., nn.Module],
     data: str | Source = "cifar10",
@@ -360,9 +362,14 @@ def _costs(facts: Facts, per_image: float, latency: float, flops: float, only: S
             "milliseconds per image, alone",
             1000 * latency,
             "milliseconds",
-            f"in batches {1000 * per_image:.2g}",
+            f"in batches {_digits(1000 * per_image)}",
         ),
     ]
+
+
+def _digits(value: float) -> str:
+    """Two digits, and whole numbers above that, never as a power of ten."""
+    return f"{value:.0f}" if value >= 10 else f"{value:.2g}"
 
 
 def _with_references(row: Measured, known: Sequence[references.Card]) -> Measured:
