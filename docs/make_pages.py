@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from saccade import registry
+from saccade.profiling import references
 from saccade.registry import Card
 from saccade.spec import SCALES, Scale
 
@@ -49,15 +50,48 @@ def pages() -> dict[Path, str]:
     for family in families:
         cards = [c for c in models.values() if c.extra["family"] == family]
         made[DOCS / "models" / f"{family}.md"] = family_page(family, cards, used)
-    made[DOCS / "models" / "index.md"] = index(
-        "Model families",
-        "Every registered model belongs to a family, which also gives its colour in figures.",
-        [
-            (f, f"{FAMILIES.get(f, f)} ({', '.join(c.name for c in models.values() if c.extra['family'] == f)})")
-            for f in families
-        ],
+    made[DOCS / "models" / "index.md"] = (
+        index(
+            "Model families",
+            "Every registered model belongs to a family, which also gives its colour in figures.",
+            [
+                (f, f"{FAMILIES.get(f, f)} ({', '.join(c.name for c in models.values() if c.extra['family'] == f)})")
+                for f in families
+            ],
+        )
+        + measured()
     )
     return made
+
+
+def measured() -> str:
+    """Every reference card as a row, and what they all share above them."""
+    found: dict[str, dict[str, references.Card]] = {}
+    for card in references.cards():
+        found.setdefault(card.model, {})[card.data] = card
+    sets = sorted({card.data for card in references.cards()})
+    recipes = {name: "; ".join(sorted({c[name].recipe for c in found.values() if name in c})) for name in sets}
+    rows = "\n".join(
+        f"| `{name}` | {', '.join(f'{k}={v}' for k, v in cards['cifar10'].args.items()) or 'its defaults'} | "
+        + " | ".join(_accuracy(cards[s]) if s in cards else "" for s in sets)
+        + f" | {cards['cifar10'].seconds:.0f} s |"
+        for name, cards in sorted(found.items())
+        if "cifar10" in cards
+    )
+    head = f"| model | settings | {' | '.join(sets)} | time per seed, cifar10 |\n|{'---|' * (len(sets) + 3)}"
+    said = "\n".join(f"- {name}: {recipe}" for name, recipe in recipes.items())
+    return (
+        "\n## Is mine broken?\n\nTest accuracy after one short recipe, with its interval over seeds. These are no best "
+        "values: longer training gets much further. A model of yours that stays far below one of its kind after the "
+        f"same recipe has something wrong with it. `saccade show NAME` prints the same.\n\n{said}\n\n{head}\n{rows}\n\n"
+        "Measured by `python -m benchmarks.cards`, three seeds, on the first 2000 test images; times are of a machine "
+        "with other work on it, and are upper limits. `san` is left out: a step of its smallest plan takes 100 times "
+        "as long as one of `vit`.\n"
+    )
+
+
+def _accuracy(card: references.Card) -> str:
+    return f"{100 * card.accuracy:.1f} % [{100 * card.low:.1f}, {100 * card.high:.1f}]"
 
 
 def users() -> dict[tuple[str, str], list[str]]:
