@@ -382,7 +382,7 @@ def here(tmp_path, monkeypatch):
 def test_the_profile_command_writes_a_page(here, capsys):
     main(["profile", "mine.py:net", "--data", "procedural_textures", "--n", "16", "--only", "accuracy", "occlusion"])
     shown = capsys.readouterr()
-    assert "answers kept when 25% of the area is covered" in shown.out
+    assert "answers kept when 25 % of the area is covered" in shown.out
     assert shown.out.strip().endswith("profile.html") and "mine.py:net: 162 parameters" in shown.err
 
 

@@ -192,7 +192,7 @@ QUESTIONS: tuple[Question, ...] = (
     ),
     Question(
         key="scale",
-        words=lambda asked: f"answers kept when it shrinks to {SHRINK:.0%}",
+        words=lambda asked: f"answers kept when it shrinks to {100 * SHRINK:.0f} %",
         probe="image_transforms",
         metric="answer_kept",
         unit="percent",
@@ -216,7 +216,7 @@ QUESTIONS: tuple[Question, ...] = (
     ),
     Question(
         key="occlusion",
-        words=lambda asked: f"answers kept when {COVER:.0%} of the area is covered",
+        words=lambda asked: f"answers kept when {100 * COVER:.0f} % of the area is covered",
         probe="occlusion",
         metric="answer_kept",
         unit="percent",

@@ -544,4 +544,5 @@ def _names(axis: Any, labels: Sequence[str], wide: int) -> None:
 
 
 def _unit(label: str, percent: bool) -> str:
-    return f"{label} (%)" if percent and "%" not in label else label
+    named = any(unit in label for unit in ("%", "(points)", "percentage points"))
+    return f"{label} (%)" if percent and not named else label

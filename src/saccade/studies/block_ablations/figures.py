@@ -74,7 +74,7 @@ def _changes(table: Table, names: dict[str, str], printed: Callable[[str], float
         tuple(names[a] for a in arms),
         tuple(lines),
         "",
-        "change of test accuracy",
+        "change of test accuracy (points)",
         False,
         True,
         tuple(marks),

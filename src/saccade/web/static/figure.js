@@ -124,7 +124,7 @@ function frame(svg, box, y, { percent, label, first }) {
     // Panels share their range: the first of a row tells it, and no label lies on the panel to its left.
     if (first) svg.append(s("text.tick", { x: box.left - 8, y: at + 3.5, "text-anchor": "end" }, percent ? number(100 * v, 6) : number(v, 6)));
   }
-  if (first && label) svg.append(s("text.label", { x: 0, y: 0, "text-anchor": "middle", transform: `translate(${box.left - 44} ${box.top + box.height / 2}) rotate(-90)` }, percent && label !== "percentage points" ? `${label} (%)` : label));
+  if (first && label) svg.append(s("text.label", { x: 0, y: 0, "text-anchor": "middle", transform: `translate(${box.left - 44} ${box.top + box.height / 2}) rotate(-90)` }, percent && !/%|\(points\)|percentage points/.test(label) ? `${label} (%)` : label));
 }
 
 function wrap(text, room) {
