@@ -90,7 +90,7 @@ def changes_in_blocks(table: Table) -> FigureData:
 
 @figure("Every change of the ViT's sizes against its baseline", paper="table of part 3c")
 def changes_of_sizes(table: Table) -> FigureData:
-    return _changes(table, {**OF_SIZES, BARE: "no codes"}, lambda a: PRINTED[VIT])
+    return _changes(table, {**OF_SIZES, BARE: "no positions"}, lambda a: PRINTED[VIT])
 
 
 @figure("Test accuracy of every arm, ours and the report's", paper="tables of parts 1c, 2b, 2c and 3c")
