@@ -1,9 +1,11 @@
 """Kills at random moments, in numbers: trials of benchmarks/reliability.py.
 
-Rounds of eight short runs are disturbed until they are finished, each in a lab of its own. From the moment that a run
-is finished its weights must stay as they are; after every round no run may have ended twice, and all files but logs,
-environments and times must be those of an undisturbed lab, to the bit. `python -m benchmarks.kills WHERE LAB` is the
-command that is killed.
+Rounds of eight short runs are disturbed until they are finished, each in a lab of its own. Moments are drawn uniformly
+over the time that the same command takes when nothing happens to it, which is measured first: some kills fall on its
+start, most on its work, when some runs have finished and others are under way. From the moment that a run is finished
+its weights may not be written again; after every round no run may have ended twice or been trained after its end, and
+all files but logs, environments and times must be those of an undisturbed lab, to the bit. `python -m benchmarks.kills
+WHERE LAB` is the command that is killed.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,28 +36,45 @@ KINDS = {  # what is killed, how often
     "a worker process": 40,
     "a command and all its workers": 20,
     "a command alone, whose workers go on without it": 20,
-    "a worker process of Ray": 60,
+    "a worker process of Ray": 40,
     "a Ray node": 20,
-    "a command while its work is on Ray": 20,
-    "the supervisor on Ray": 20,
+    "a command while its work is on Ray": 30,
+    "the supervisor on Ray": 30,
 }
 PIECE = 10  # kills that are tried and noted together
-IMAGES = 3000
-PATIENCE = 3600.0  # seconds for a round; more is a hang
+PER_ROUND = 2  # kills of one thing while its command goes on; more, and late moments would still be early in the work
+PATIENCE = 1200.0  # seconds for a round; more is a hang
 
 
-def tasks(images: int = IMAGES) -> list[Task]:
-    """Six runs that train in lock-step and two that do not."""
+@dataclass(frozen=True)
+class Kill:
+    """When: as a share of an undisturbed command, and how many runs had finished and were under way."""
+
+    share: float
+    finished: int
+    under_way: int
+
+
+@dataclass(frozen=True)
+class Storm:
+    """What was killed when, what was lost, and the seconds that the command takes when nothing happens."""
+
+    kills: tuple[Kill, ...]
+    lost: tuple[str, ...]
+    calm_seconds: float
+
+
+def tasks() -> list[Task]:
+    """Six runs that train in lock-step and two that do not, of different lengths: they end one after another."""
     data = Settings(digits="procedural_digits", scenes="procedural_textures", backgrounds=2)
     probe = (Probe("accuracy", splits=("id",), n=20),)
-    lenets = [
-        Run("lenet", "digits_on_backgrounds", Recipe(images=images, watch=1), s, data_args=data) for s in range(6)
-    ]
-    others = [
-        Run("mha_lenet", "digits_on_backgrounds", Recipe(images=images // 8, watch=1), s, Settings(heads=1), data)
-        for s in range(2)
-    ]
-    return [Task(run, probe) for run in (*lenets, *others)]
+
+    def run(model: str, images: int, seed: int, **args: int) -> Run:
+        return Run(model, "digits_on_backgrounds", Recipe(images=images, watch=1), seed, Settings(**args), data)
+
+    short, long = ([run("lenet", images, seed) for seed in range(3)] for images in (1500, 4500))
+    others = [run("mha_lenet", 375, seed, heads=1) for seed in range(2)]
+    return [Task(one, probe) for one in (*short, *others, *long)]
 
 
 def drive(where: str, folder: str) -> None:
@@ -97,15 +117,20 @@ def finished(lab: Lab) -> list[Path]:
     return [folder for folder in ended if (lab.done(folder.name) or {}).get("outcome") == "finished"]
 
 
-def trained(lab: Lab) -> dict[str, str]:
-    """Weights of finished runs: these may never change again, whatever is still being measured."""
-    return {f.name: hashlib.sha256((f / "weights.safetensors").read_bytes()).hexdigest() for f in finished(lab)}
+def trained(lab: Lab) -> dict[str, tuple[str, int]]:
+    """Weights of finished runs, and when they were written: never again, whatever is still being measured."""
+    files = {folder.name: folder / "weights.safetensors" for folder in finished(lab)}
+    return {key: (hashlib.sha256(p.read_bytes()).hexdigest(), p.stat().st_mtime_ns) for key, p in files.items()}
 
 
-def ended_twice(lab: Lab) -> list[str]:
-    """Runs whose training ended more than once: the second one was work for nothing, and perhaps two at a time."""
-    ends = {p.parent.name: p.read_text("utf-8").count('"event": "finished"') for p in lab.root.glob("runs/*/log.jsonl")}
-    return [key for key, times in ends.items() if times > 1]
+def done_twice(lab: Lab) -> list[str]:
+    """Runs that were trained after their end: that was work for nothing, and perhaps by two at a time."""
+    return [p.parent.name for p in lab.root.glob("runs/*/log.jsonl") if _goes_on_after_end(p.read_text("utf-8"))]
+
+
+def _goes_on_after_end(log: str) -> bool:
+    _, _, after = log.partition('"event": "finished"')
+    return any(f'"event": "{kind}"' in after for kind in ("started", "resumed", "saved", "finished"))
 
 
 def under_way(lab: Lab) -> list[str]:
@@ -133,6 +158,7 @@ class Command:
 
     def __init__(self, where: str, folder: Path) -> None:
         self.words = [sys.executable, "-m", "benchmarks.kills", where, str(folder)]
+        self.began = time.monotonic()
         self.process = self._start()
 
     def _start(self) -> subprocess.Popen[bytes]:
@@ -142,14 +168,12 @@ class Command:
 
     def again(self) -> None:
         self.process.wait()
+        self.began = time.monotonic()
         self.process = self._start()
 
 
 def strike(kind: str, draw: random.Random, lab: Lab, command: Command, nodes: Any) -> bool:
-    """Kill one thing of this kind now; False when there was none, or nothing was at work."""
-    busy = under_way(lab)
-    if not busy:
-        return False
+    """Kill one thing of this kind now; False when there was none."""
     if kind == "a worker process":
         workers = children(command.process.pid)
         return bool(workers) and kill(draw.choice(workers))
@@ -162,7 +186,8 @@ def strike(kind: str, draw: random.Random, lab: Lab, command: Command, nodes: An
         command.again()
         return killed_it
     if kind == "a worker process of Ray":
-        holder = lab.holder(draw.choice(busy))
+        busy = under_way(lab)
+        holder = lab.holder(draw.choice(busy)) if busy else None
         return bool(holder) and kill(holder["pid"])
     if kind == "a Ray node":  # with its workers, which would outlive its daemon for a while
         node = nodes.list_all_nodes()[-1]
@@ -194,54 +219,70 @@ def raylet_of(node: Any) -> int:
     return next(p.process.pid for name, ps in node.all_processes.items() if name == "raylet" for p in ps)
 
 
-def storm(kind: str, kills: int, folder: Path, piece: int = 0) -> tuple[int, tuple[str, ...]]:
-    """Rounds until so many have been killed: how often, and what was lost."""
+def storm(kind: str, kills: int, folder: Path, piece: int = 0) -> Storm:
+    """Rounds until so many have been killed: when each, and what was lost."""
     with ray_nodes() if "Ray" in kind else contextlib.nullcontext() as nodes:
         return _storm(kind, kills, folder, nodes, random.Random(f"{kind} {piece}"))
 
 
-def _storm(kind: str, kills: int, folder: Path, nodes: Any, draw: random.Random) -> tuple[int, tuple[str, ...]]:
-    calm, lost = undisturbed(), list[str]()
-    done = rounds = 0
-    while done < kills:
+def _storm(kind: str, kills: int, folder: Path, nodes: Any, draw: random.Random) -> Storm:
+    where = nodes.address if nodes else "local"
+    (seconds, _), (_, calm) = undisturbed(where), undisturbed("local")
+    struck, lost = list[Kill](), list[str]()
+    rounds = 0
+    while len(struck) < kills:
         rounds += 1
         lab = Lab(folder / f"lab{rounds}").open()
-        command, began = Command(nodes.address if nodes else "local", lab.root), time.monotonic()
-        known: dict[str, str] = {}  # weights as they were when their run was first seen finished
+        command, began = Command(where, lab.root), time.monotonic()
+        moments = _moments(kind, draw, seconds)
+        known: dict[str, tuple[str, int]] = {}  # weights as they were when their run was first seen finished
         while len(finished(lab)) < len(calm) or command.process.poll() is None:
             if command.process.poll() is not None:
                 command.again()
             if time.monotonic() - began > PATIENCE:
                 kill(command.process.pid)
-                return done, (*lost, f"round {rounds} did not end in {PATIENCE:.0f} s")
-            # A command is started again each time: some are killed at their start, others at work.
-            time.sleep(draw.uniform(0.2, 12.0 if kind.startswith("a command") else 2.5))
-            if done < kills and strike(kind, draw, lab, command, nodes):
-                done += 1
-                print(f"{done}/{kills} {kind}; {len(finished(lab))} of {len(calm)} runs finished", flush=True)
+                return Storm(tuple(struck), (*lost, f"round {rounds} did not end in {PATIENCE:.0f} s"), seconds)
+            time.sleep(0.1)
+            at = time.monotonic() - command.began
+            if moments and len(struck) < kills and at >= moments[0]:
+                seen = Kill(round(at / seconds, 2), len(finished(lab)), len(under_way(lab)))
+                if strike(kind, draw, lab, command, nodes):
+                    struck.append(seen)
+                    # A command that was killed is given again, and each time killed again or done before that.
+                    moments = _moments(kind, draw, seconds) if kind.startswith("a command") else moments[1:]
+                    print(f"{len(struck)}/{kills} {kind}; {seen}", flush=True)
             now = trained(lab)
             lost += _changed(known, now)
             known = {**now, **known}
         lost += _changed(known, trained(lab))
-        lost += [f"run {key} was done twice" for key in ended_twice(lab)]
+        lost += [f"run {key} was done twice" for key in done_twice(lab)]
         found = results(lab)
         lost += [f"run {key} ended with other results" for key in calm if found.get(key) != calm[key]]
         lost += [f"run {key} is one too many" for key in found.keys() - calm.keys()]
+        if lost:
+            shutil.copytree(lab.root, Path(tempfile.mkdtemp(prefix="lost-")) / "lab")  # to find out why
         shutil.rmtree(lab.root)
-    return done, tuple(lost)
+    return Storm(tuple(struck), tuple(lost), seconds)
 
 
-def _changed(known: dict[str, str], now: dict[str, str]) -> list[str]:
-    return [f"finished run {key} was gone or changed" for key in known if now.get(key) != known[key]]
+def _moments(kind: str, draw: random.Random, seconds: float) -> list[float]:
+    """Seconds after the start of a command."""
+    return sorted(draw.uniform(0.0, seconds) for _ in range(1 if kind.startswith("a command") else PER_ROUND))
+
+
+def _changed(known: dict[str, tuple[str, int]], now: dict[str, tuple[str, int]]) -> list[str]:
+    return [f"finished run {key} was gone or written again" for key in known if now.get(key) != known[key]]
 
 
 @functools.cache
-def undisturbed() -> dict[str, str]:
+def undisturbed(where: str) -> tuple[float, dict[str, str]]:
+    """The command when nothing happens to it: seconds, and what it leaves."""
     with tempfile.TemporaryDirectory() as folder:
-        lab = Lab(folder).open()
-        for _ in launch.local(tasks(), lab, places=["cpu"] * 2):
-            pass
-        return results(lab)
+        lab = Lab(Path(folder) / "lab").open()
+        command = Command(where, lab.root)
+        if command.process.wait():
+            raise SystemExit(f"the undisturbed command ended with {command.process.returncode}")
+        return time.monotonic() - command.began, results(lab)
 
 
 @contextlib.contextmanager

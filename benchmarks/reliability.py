@@ -42,10 +42,12 @@ FUZZED = 60_000  # inputs for each parser
 
 @dataclass(frozen=True)
 class Outcome:
-    """How often it was tried, and what was lost, in words; nothing, if all is well."""
+    """How often it was tried, and what was lost, in words; nothing, if all is well. Of kills also when each was."""
 
     times: int
     lost: tuple[str, ...] = ()
+    kills: tuple[kills.Kill, ...] = ()
+    calm_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -615,7 +617,8 @@ def streams(folder: Path) -> Outcome:
 def _killed(kind: str, times: int, piece: int) -> None:
     @trial("kills", f"kill -9 of {kind}, at random moments", piece)
     def killed_at_random(folder: Path) -> Outcome:
-        return Outcome(*kills.storm(kind, times, folder, piece))
+        storm = kills.storm(kind, times, folder, piece)
+        return Outcome(len(storm.kills), storm.lost, storm.kills, storm.calm_seconds)
 
 
 for _kind, _times in kills.KINDS.items():
@@ -679,13 +682,20 @@ _tested("a lab that goes away and comes back, or does not", "vanishes or does_no
 def tally() -> dict[tuple[str, int], Outcome]:
     """What has been tried so far, by words and piece."""
     lines = TALLY.read_text("utf-8").splitlines() if TALLY.exists() else []
-    kept = [json.loads(line) for line in lines]
-    return {(line["what"], line["piece"]): Outcome(line["times"], tuple(line["lost"])) for line in kept}
+    return {(line["what"], line["piece"]): _outcome(line) for line in map(json.loads, lines)}
+
+
+def _outcome(line: dict[str, Any]) -> Outcome:
+    when = tuple(kills.Kill(*values) for values in line.get("kills", ()))
+    return Outcome(line["times"], tuple(line["lost"]), when, line.get("calm_seconds", 0.0))
 
 
 def note(one: Trial, outcome: Outcome, seconds: float) -> None:
     """Appended as one line, so that several processes can each do a part."""
     line = {"area": one.area, "what": one.what, "piece": one.piece, "times": outcome.times, "lost": outcome.lost}
+    if outcome.kills:  # share of an undisturbed command, runs finished, runs under way
+        line |= {"kills": [[k.share, k.finished, k.under_way] for k in outcome.kills]}
+        line |= {"calm_seconds": round(outcome.calm_seconds, 1)}
     line |= {"seconds": round(seconds), "ended": time.strftime("%Y-%m-%d %H:%M", time.gmtime())}
     with TALLY.open("a", encoding="utf-8") as out:
         out.write(json.dumps(line) + "\n")
