@@ -62,3 +62,12 @@ def test_a_cluster_that_was_killed_is_not_waited_for(remembered, tmp_path, monke
     (tmp_path / "ray" / "ray_current_cluster").write_text(remembered)
     cluster.connect("")
     assert started == ["own"]
+
+
+def test_a_local_cluster_that_was_asked_for_is_this_process_own(monkeypatch):
+    """Nothing can be left running on it, so that Ctrl-C must not offer that."""
+    started = []
+    monkeypatch.setenv("RAY_ADDRESS", "local")
+    monkeypatch.setattr(cluster, "_start", lambda *_: started.append("own"))
+    cluster.connect("")
+    assert started == ["own"]

@@ -53,11 +53,11 @@ def connect(address: str = "") -> bool:
         if asked and asked not in ("auto", "local"):
             _reach(asked)
             ray.init(address=asked, **quiet)
-        elif asked != "local" and _is_gone():
+        elif asked == "local" or _is_gone():
             _start(ray, quiet)
         else:
             try:
-                ray.init(address="auto" if asked != "local" else "local", **quiet)
+                ray.init(address="auto", **quiet)
             except ConnectionError:
                 _start(ray, quiet)
     except (ConnectionError, RuntimeError, ValueError) as error:
