@@ -1,8 +1,9 @@
 """Kills at random moments, in numbers: trials of benchmarks/reliability.py.
 
 Rounds of eight short runs are disturbed until they are finished, each in a lab of its own. Moments are drawn uniformly
-over the time that the same command takes when nothing happens to it, which is measured first: some kills fall on its
-start, most on its work, when some runs have finished and others are under way. From the moment that a run is finished
+over the time that the same command takes when nothing happens to it, which is measured first, and counted from its
+start or from the kill before: some kills fall on its start, most on its work, when some runs have finished and others
+are under way. From the moment that a run is finished
 its weights may not be written again; after every round no run may have ended twice or been trained after its end, and
 all files but logs, environments and times must be those of an undisturbed lab, to the bit. `python -m benchmarks.kills
 WHERE LAB` is the command that is killed.
@@ -42,13 +43,12 @@ KINDS = {  # what is killed, how often
     "the supervisor on Ray": 30,
 }
 PIECE = 10  # kills that are tried and noted together
-PER_ROUND = 2  # kills of one thing while its command goes on; more, and late moments would still be early in the work
 PATIENCE = 1200.0  # seconds for a round; more is a hang
 
 
 @dataclass(frozen=True)
 class Kill:
-    """When: as a share of an undisturbed command, and how many runs had finished and were under way."""
+    """When: after the start or the kill before, as a share of an undisturbed command; runs finished and under way."""
 
     share: float
     finished: int
@@ -234,7 +234,7 @@ def _storm(kind: str, kills: int, folder: Path, nodes: Any, draw: random.Random)
         rounds += 1
         lab = Lab(folder / f"lab{rounds}").open()
         command, began = Command(where, lab.root), time.monotonic()
-        moments = _moments(kind, draw, seconds)
+        since, moment = began, draw.uniform(0.0, seconds)
         known: dict[str, tuple[str, int]] = {}  # weights as they were when their run was first seen finished
         while len(finished(lab)) < len(calm) or command.process.poll() is None:
             if command.process.poll() is not None:
@@ -243,13 +243,12 @@ def _storm(kind: str, kills: int, folder: Path, nodes: Any, draw: random.Random)
                 kill(command.process.pid)
                 return Storm(tuple(struck), (*lost, f"round {rounds} did not end in {PATIENCE:.0f} s"), seconds)
             time.sleep(0.1)
-            at = time.monotonic() - command.began
-            if moments and len(struck) < kills and at >= moments[0]:
+            at = time.monotonic() - since
+            if len(struck) < kills and at >= moment:
                 seen = Kill(round(at / seconds, 2), len(finished(lab)), len(under_way(lab)))
                 if strike(kind, draw, lab, command, nodes):
                     struck.append(seen)
-                    # A command that was killed is given again, and each time killed again or done before that.
-                    moments = _moments(kind, draw, seconds) if kind.startswith("a command") else moments[1:]
+                    since, moment = time.monotonic(), draw.uniform(0.0, seconds)
                     print(f"{len(struck)}/{kills} {kind}; {seen}", flush=True)
             now = trained(lab)
             lost += _changed(known, now)
@@ -263,11 +262,6 @@ def _storm(kind: str, kills: int, folder: Path, nodes: Any, draw: random.Random)
             shutil.copytree(lab.root, Path(tempfile.mkdtemp(prefix="lost-")) / "lab")  # to find out why
         shutil.rmtree(lab.root)
     return Storm(tuple(struck), tuple(lost), seconds)
-
-
-def _moments(kind: str, draw: random.Random, seconds: float) -> list[float]:
-    """Seconds after the start of a command."""
-    return sorted(draw.uniform(0.0, seconds) for _ in range(1 if kind.startswith("a command") else PER_ROUND))
 
 
 def _changed(known: dict[str, tuple[str, int]], now: dict[str, tuple[str, int]]) -> list[str]:
