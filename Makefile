@@ -38,9 +38,9 @@ test: $(VENV)/.dev
 slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -m '(slow or web) and not cluster' -rs
 
-# Apart: a Ray cluster of two nodes in one process, which wants the machine for itself.
+# Apart: a Ray cluster of two nodes in one process, which wants the machine for itself. Named, so that nothing else is read.
 cluster: $(VENV)/.dev
-	$(BIN)/python -m pytest -m cluster -rs
+	$(BIN)/python -m pytest -m cluster -rs tests/lab/test_cluster.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check src tests benchmarks examples docs

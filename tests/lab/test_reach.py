@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from saccade.lab import cluster
+from saccade.lab import cluster, where
 from saccade.spec import SaccadeError
 
 pytest.importorskip("ray")
@@ -71,3 +71,13 @@ def test_a_local_cluster_that_was_asked_for_is_this_process_own(monkeypatch):
     monkeypatch.setattr(cluster, "_start", lambda *_: started.append("own"))
     cluster.connect("")
     assert started == ["own"]
+
+
+def test_a_command_says_which_cluster_it_joined(monkeypatch):
+    """Without an address Ray joins whatever runs on this machine, perhaps another user's."""
+    monkeypatch.setattr(cluster, "is_own", lambda: False)
+    monkeypatch.setattr(cluster, "address", lambda: "10.0.0.1:6379")
+    assert where.OnRay().words() == " on Ray at 10.0.0.1:6379"
+    monkeypatch.setattr(cluster, "is_own", lambda: True)
+    assert where.OnRay().words() == " on Ray, started for this command"
+    assert where.Local().words() == ""

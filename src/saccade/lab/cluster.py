@@ -87,6 +87,11 @@ def is_own() -> bool:
     return _own
 
 
+def address() -> str:
+    """Of the cluster that this process has joined."""
+    return str(import_ray().get_runtime_context().gcs_address)
+
+
 def disconnect() -> None:
     global _own
     import_ray().shutdown()

@@ -334,6 +334,7 @@ class Planned:
     todo: plan.Plan
     cost: plan.Cost
     places: tuple[str, ...]
+    cluster: str = ""  # which one, in words; nothing for this machine
 
     @property
     def seconds(self) -> float:
@@ -343,7 +344,9 @@ class Planned:
         todo = self.todo
         text = f"{len(todo.tasks)} runs, {len(todo.complete)} already in the lab, {len(todo.todo)} to do"
         if todo.todo:
-            text += f", about {terminal.duration(self.seconds)} on {self.places[0]}, {len(self.places)} jobs"
+            text += (
+                f", about {terminal.duration(self.seconds)} on {self.places[0]}, {len(self.places)} jobs{self.cluster}"
+            )
         return text
 
 
@@ -359,7 +362,7 @@ def plan_work(
     fetch(tasks, say, progress)
     todo = prepare(lab, tasks, how, say)
     cost = how.on.price(todo, lab, places[0], how.plugins)
-    return Planned(todo, cost, tuple(how.on.share(places, cost, how.jobs)))
+    return Planned(todo, cost, tuple(how.on.share(places, cost, how.jobs)), how.on.words())
 
 
 def perform(lab: Lab, planned: Planned, how: How) -> bool:

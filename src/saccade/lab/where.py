@@ -35,6 +35,9 @@ class Work:
 class Local:
     """Worker processes of this machine."""
 
+    def words(self) -> str:
+        return ""
+
     def seats(self, device: str, jobs: int | None) -> list[str]:
         return launch.devices(device, jobs)
 
@@ -97,6 +100,10 @@ class OnRay:
     address: str = ""
     detach: bool = False
     ask: Callable[[str], bool] = lambda question: False
+
+    def words(self) -> str:
+        """Without an address Ray joins whatever cluster it finds on this machine: the user is told which."""
+        return " on Ray, started for this command" if cluster.is_own() else f" on Ray at {cluster.address()}"
 
     def seats(self, device: str, jobs: int | None) -> list[str]:
         if cluster.connect(self.address) and self.detach:
