@@ -248,3 +248,51 @@ def test_an_interrupted_command_without_a_terminal_saves_and_stops(nodes, tmp_pa
     assert process.returncode == 130 and "Traceback" not in error, error
     assert time.monotonic() - began < 10 * spare()
     assert list(lab.glob("runs/*/state.sealed")) and not list(lab.glob("runs/*/lease"))
+
+
+# A terminal around a command: what is written to its standard input is typed there.
+TERMINAL = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
+
+
+def interrupt(words, lab, answer):
+    """Ctrl-C at a terminal while a run is under way, then this answer; exit code and what was shown."""
+    at_work = len(list(lab.glob("runs/*/log.jsonl")))
+    process = subprocess.Popen(
+        [sys.executable, "-c", TERMINAL, *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    os.set_blocking(process.stdout.fileno(), False)
+    shown, asked, deadline = b"", False, time.time() + 600
+    while process.poll() is None and time.time() < deadline:
+        time.sleep(0.1)
+        shown += process.stdout.read() or b""
+        if not asked and b"step" in shown and (at_work or list(lab.glob("runs/*/log.jsonl"))):
+            process.stdin.write(b"\x03")
+            process.stdin.flush()
+            asked = True
+        if b"[y/N]" in shown and answer:
+            process.stdin.write(answer)
+            process.stdin.flush()
+            answer = b""
+    process.stdin.close()
+    shown += process.stdout.read() or b""
+    process.stdout.close()
+    return process.wait(10), shown.decode("utf-8", "replace")
+
+
+def test_ctrl_c_at_a_terminal_leaves_the_work_or_ends_it_as_the_user_says(nodes, tmp_path):
+    lab = tmp_path / "lab"
+    words = [sys.executable, "-m", "saccade", *RUN, "--lab", str(lab), "--on", f"ray:{nodes.address}"]
+    words[words.index("images=3200")] = "images=64000"
+    words.remove("--json")
+    code, shown = interrupt(words, lab, b"y\n")
+    assert code == 0 and f"on Ray at {nodes.address}" in shown and "the work continues on the cluster" in shown, shown
+    leases = list(lab.glob("runs/*/lease"))
+    assert leases and all(Lab(lab).holder(path.parent.name) for path in leases)
+    code, shown = interrupt(words, lab, b"\x03")  # once more is no
+    assert code == 130 and "unfinished ones were saved" in shown, shown
+    assert list(lab.glob("runs/*/state.sealed")) and not list(lab.glob("runs/*/lease"))
+    assert all(log(Lab(lab), path.name).count("started") == 1 for path in lab.glob("runs/*"))
