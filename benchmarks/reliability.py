@@ -148,6 +148,8 @@ def moments(known: dict[tuple[str, int], Outcome]) -> str:
         seconds = sorted(p.calm_seconds for p in pieces)
         early, late = sum(n == 0 for n in ended), sum(n == runs for n in ended)
         lasts = f"{seconds[0]:.0f} to {seconds[-1]:.0f} s" if seconds else "not measured"
+        if seconds and round(seconds[0]) == round(seconds[-1]):
+            lasts = f"{seconds[0]:.0f} s"
         rows.append(f"| {kind} | {lasts} | {early} | {len(ended) - early - late} | {late} |")
     return "\n".join(rows)
 
@@ -168,11 +170,11 @@ would help. How the lab folder withstands all this: [lab.md](lab.md).
 ## When the kills fell
 
 Each of the kills is of a command with eight short runs (six of them in lock-step), saved every 0.3 s, at a moment drawn
-uniformly over the time that the same command takes when nothing happens. That was measured before every ten, on two
-cores that other programs used at the same time. After each round the weights, rows and per-image outcomes of all runs
-were those of an undisturbed lab to the bit, no weights of a finished run had been written again, and no run had been
-trained after its end; anything else would stand above as lost. The Ray cluster has two nodes on one machine, so that
-nothing here shows a network that fails.
+uniformly over the time that the same command takes when nothing happens, counted from its start or from the kill
+before. That time was measured first, on two cores that other programs used at the same time. After each round the
+weights, rows and per-image outcomes of all runs were those of an undisturbed lab to the bit, no weights of a finished
+run had been written again, and no run had been trained after its end; anything else would stand above as lost. The Ray
+cluster has two nodes on one machine, so that nothing here shows a network that fails.
 
 | kill -9 of | undisturbed | no run had finished | some had, others not | all had, and the command not |
 |---|---|---|---|---|
