@@ -94,7 +94,7 @@ def wrong_answers(folder: Path) -> Outcome:
     return Outcome(len(changes), tuple(lost))
 
 
-@trial("mistakes", "score files with wrong, missing, infinite or swapped cells, ids and labels")
+@trial("mistakes", "score files with wrong, missing or infinite cells, ids and labels")
 def wrong_scores(folder: Path) -> Outcome:
     from saccade.spec import SaccadeError
     from saccade.subjects import scores
@@ -106,7 +106,7 @@ def wrong_scores(folder: Path) -> Outcome:
     ]
     cases += [
         (good, y)
-        for y in ("id,y\n1,1\n3,0\n2,0\n", "1\n0\n", "1\n0\n2\n", "1\n0\n-1\n", "1\n.5\n0\n", "0,1\n0,2\n1,0\n", "")
+        for y in ("id,y\n1,1\n4,0\n2,0\n", "1\n0\n", "1\n0\n2\n", "1\n0\n-1\n", "1\n.5\n0\n", "0,1\n0,2\n1,0\n", "")
     ]
     cases += [("what,a,b\n17,.2,.8\n3,.7,.3\n9,.6,.4\n", "1\n0\n0\n"), ("1\n2\n3\n", "1\n0\n0\n")]
     lost = []

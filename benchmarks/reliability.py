@@ -147,10 +147,11 @@ def moments(known: dict[tuple[str, int], Outcome]) -> str:
         ended = [k.finished for p in pieces for k in p.kills]
         seconds = sorted(p.calm_seconds for p in pieces)
         early, late = sum(n == 0 for n in ended), sum(n == runs for n in ended)
+        busy = sum(k.under_way > 0 for p in pieces for k in p.kills)
         lasts = f"{seconds[0]:.0f} to {seconds[-1]:.0f} s" if seconds else "not measured"
         if seconds and round(seconds[0]) == round(seconds[-1]):
             lasts = f"{seconds[0]:.0f} s"
-        rows.append(f"| {kind} | {lasts} | {early} | {len(ended) - early - late} | {late} |")
+        rows.append(f"| {kind} | {lasts} | {early} | {len(ended) - early - late} | {late} | {busy} |")
     return "\n".join(rows)
 
 
@@ -176,8 +177,8 @@ weights, rows and per-image outcomes of all runs were those of an undisturbed la
 run had been written again, and no run had been trained after its end; anything else would stand above as lost. The Ray
 cluster has two nodes on one machine, so that nothing here shows a network that fails.
 
-| kill -9 of | undisturbed | no run had finished | some had, others not | all had, and the command not |
-|---|---|---|---|---|
+| kill -9 of | undisturbed | no run had finished | some had, others not | all had | a run was under way |
+|---|---|---|---|---|---|
 {moments}
 
 The C kernels are built once more with the address and the undefined-behaviour sanitizer and run over random shapes in
