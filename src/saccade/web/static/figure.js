@@ -7,7 +7,7 @@ import { linear, logarithmic, span, smallest, largest } from "./scales.js";
 
 const DASHES = { solid: null, dashed: "6 3", dotted: "1.5 2.5", dashdot: "7 2.5 1.5 2.5" };
 
-// doc: {name, title, data, paper, note, told, python, csv}. options: {log, hidden, onview, caption}
+// doc: {name, title, data, paper, note, told, python, csv}. options: {log, hidden, onview, caption, level of its heading}
 export function figure(doc, options = {}) {
   const id = unique("figure");
   const view = { hidden: new Set(options.hidden || []), xlog: options.xlog, ylog: options.ylog };
@@ -16,7 +16,7 @@ export function figure(doc, options = {}) {
   const tip = h("div.tip", { hidden: true });
   const tools = h("div.tools", {});
   const root = h("figure.figure", { id: options.id, "aria-labelledby": id },
-    h("div.figure-top", {}, h(options.plain ? "h3.unseen" : "h3", { id }, options.heading || doc.title), tools),
+    h("div.figure-top", {}, h(`h${options.level || 3}${options.plain ? ".unseen" : ""}`, { id }, options.heading || doc.title), tools),
     legend, h("div.stage", {}, stage, tip),
     h("figcaption", {}, options.caption ?? caption(doc)),
   );

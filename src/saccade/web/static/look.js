@@ -182,7 +182,7 @@ export async function show(root, route, { follow, address, lab }) {
   function panel(letter, i) {
     const choose = picker(letter, async (key) => { view.runs[i] = key; view.layers[i] = null; view.states[i] = ""; await loadModel(i); if (i === 0) await loadStock(); changed(); });
     const states = h("div.states", {}), logits = h("div.logits", {}), maps = h("div.maps", {}), attends = h("div.attends", {}), centre = h("div.centres", {});
-    const root = h("article.model-panel", { "aria-label": `Model ${letter}` }, choose.root, states, logits, attends, centre, maps);
+    const root = h("article.model-panel", { "aria-label": `Model ${letter}` }, h("h2.unseen", {}, `Model ${letter}`), choose.root, states, logits, attends, centre, maps);
     return {
       root,
       failed() {

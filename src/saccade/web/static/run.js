@@ -1,6 +1,6 @@
 // One run: how far it is or how it ended, its curve, what was asked, where it ran, what was measured.
 
-import { badge, copyable, h, put } from "./dom.js";
+import { badge, copyable, h, renew } from "./dom.js";
 import { STATIC, get } from "./data.js";
 import { ago, duration, number, plural, value } from "./format.js";
 import { figure } from "./figure.js";
@@ -9,7 +9,7 @@ import { SIGNS, progress } from "./runs.js";
 
 export async function show(root, route, { address }) {
   const key = route.parts[0] || "";
-  let run = await get(`run/${key}`), timer = 0, closed = false;
+  let run = await get(`run/${key}`), timer = 0, closed = false, seen = {}; // seen: how the figure is looked at
   draw();
   const again = async () => {
     try {
@@ -26,7 +26,7 @@ export async function show(root, route, { address }) {
 
   function draw() {
     const name = run.arm || run.model || key;
-    put(root,
+    renew(root,
       h("header.head", {},
         h("p.over", {}, h("a", { href: "#/runs" }, "Runs"), ` / ${key}`),
         h("h1", {}, name, run.seed !== undefined ? h("span.light-part", {}, ` seed ${run.seed}`) : null),
@@ -68,7 +68,7 @@ export async function show(root, route, { address }) {
     });
     const data = { kind: "Curves", title: "Accuracy while training", y_label: "accuracy", y_log: false, y_percent: true, note: "", panels: [{ title: "", lines, x_label: "images seen", x_log: null, x_down: false, marks: [], fits: [] }] };
     const rows = [["images", "split", "accuracy", "n"], ...run.curve.map((p) => [p.images, p.split, p.accuracy, p.n])];
-    return figure({ name: `curve-${key}`, title: "Accuracy while training", data, told: `last: ${splits.map((sp) => { const last = run.curve.filter((p) => p.split === sp).pop(); return `${sp} ${(100 * last.accuracy).toFixed(1)} %`; }).join(", ")}`, csvText: () => rows.map((r) => r.join(",")).join("\n") + "\n" }, { caption: run.state === "running" ? "This figure grows while the run trains." : "" });
+    return figure({ name: `curve-${key}`, title: "Accuracy while training", data, told: `last: ${splits.map((sp) => { const last = run.curve.filter((p) => p.split === sp).pop(); return `${sp} ${(100 * last.accuracy).toFixed(1)} %`; }).join(", ")}`, csvText: () => rows.map((r) => r.join(",")).join("\n") + "\n" }, { ...seen, level: 2, onview: (view) => (seen = view), caption: run.state === "running" ? "This figure grows while the run trains." : "" });
   }
 
   function look() {
@@ -92,7 +92,7 @@ export async function show(root, route, { address }) {
   function settings() {
     const spec = run.spec;
     if (!spec) return null;
-    const part = (title, entries) => (entries.length ? [h("h4", {}, title), h("dl", {}, entries.map(([k, v]) => [h("dt", {}, k), h("dd", {}, value(v))]))] : null);
+    const part = (title, entries) => (entries.length ? [h("h3.minor", {}, title), h("dl", {}, entries.map(([k, v]) => [h("dt", {}, k), h("dd", {}, value(v))]))] : null);
     return h("section", {}, h("h2", {}, "What was asked"),
       part("Model", [["model", spec.model], ...Object.entries(spec.model_args)]),
       part("Data", [["data", spec.data], ...Object.entries(spec.data_args)]),
@@ -105,7 +105,7 @@ export async function show(root, route, { address }) {
     const sums = facts.data || {};
     return h("section", {}, h("h2", {}, "Where it ran"),
       h("dl", {}, Object.entries(facts).filter(([k]) => k !== "data").map(([k, v]) => [h("dt", {}, k), h("dd", {}, value(v))])),
-      Object.keys(sums).length ? [h("h4", {}, "Data, by the first half of their SHA-256"), h("dl.mono", {}, Object.entries(sums).flatMap(([name, arrays]) => Object.entries(arrays).map(([k, v]) => [h("dt", {}, `${name} ${k}`), h("dd", {}, h("code", {}, v))])))] : null);
+      Object.keys(sums).length ? [h("h3.minor", {}, "Data, by the first half of their SHA-256"), h("dl.mono", {}, Object.entries(sums).flatMap(([name, arrays]) => Object.entries(arrays).map(([k, v]) => [h("dt", {}, `${name} ${k}`), h("dd", {}, h("code", {}, v))])))] : null);
   }
 
   function log() {

@@ -1,6 +1,6 @@
 // One study at one scale: verdict by verdict, figure by figure, and everything behind them.
 
-import { badge, copyable, h, put, s } from "./dom.js";
+import { badge, copyable, h, put, renew, s } from "./dom.js";
 import { get, href } from "./data.js";
 import { duration, finite, inLab, interval, number, p as asP, plural, value } from "./format.js";
 import { figure } from "./figure.js";
@@ -37,7 +37,7 @@ export async function show(root, route, { address, follow, lab }) {
   function draw() {
     const at = window.scrollY;
     const mine = cards.find((c) => c.name === name);
-    put(root,
+    renew(root,
       doc.loud ? h("p.loud", { role: "note" }, doc.loud) : null,
       h("header.head", {},
         h("p.over", {}, h("a", { href: "#/" }, "Studies"), ` / ${doc.study}`),
