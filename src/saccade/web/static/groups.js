@@ -149,7 +149,7 @@ export function groups(root, { query, go, context }) {
       pick("metric", set.metric, known.map((m) => [m, `${shownName(m)} (${plural(measures[m].runs, "run")})`]), (v) => go({ metric: v, at: "", x: undefined, a: "", b: "" }), "pick-metric"),
       pick("against", set.x, xs, (v) => go({ x: v }), "pick-x"),
       Object.entries(measures[set.metric].at).filter(([name, values]) => name !== set.x && values.length > 1).map(([name, values]) =>
-        pick(name === "budget_share" ? "share of the budget" : name, set.at[name], values.map((v) => [String(v), String(v)]), (v) => go({ at: writeAt({ ...set.at, [name]: v }) }), `pick-${name}`)));
+        pick(name === "budget_share" ? "share of the budget" : name, set.at[name], values.map((v) => [String(v), name === "budget_share" ? `${100 * v} %` : String(v)]), (v) => go({ at: writeAt({ ...set.at, [name]: v }) }), `pick-${name}`)));
   }
 
   function lines(made) {

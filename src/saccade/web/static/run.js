@@ -62,7 +62,7 @@ export async function show(root, route, { address }) {
     const lines = splits.map((split, i) => {
       const points = run.curve.filter((p) => p.split === split);
       return {
-        label: split === "online" ? "on each batch before it was learned" : `on ${split} (${points[0].n} images)`, family: families[split] || ["cnn", "attention", "vit"][i % 3], dash: split === "online" ? "dotted" : "solid", shade: 0.5, missing: 0, why: "",
+        label: split === "online" ? "on each batch before it was learned" : `on ${split} (${points[0].n} images)`, family: families[split] || ["cnn", "attention", "vit"][i % 3], dash: split === "online" ? "dotted" : "solid", shade: 0.5, missing: 0, why: "", single: true,
         x: points.map((p) => p.images), estimates: points.map((p) => ({ value: p.accuracy, low: null, high: null, n: 1, method: "t", level: 0.95 })), seeds: points.map(() => []),
       };
     });
@@ -82,7 +82,7 @@ export async function show(root, route, { address }) {
     return h("section", {}, h("h2", {}, "Measured"), blocks.map((m) => {
       const names = [...new Set(m.rows.flatMap((r) => Object.keys(r.at)))].filter((n) => n !== "budget_share" || m.rows.some((r) => r.at[n] !== m.share));
       const rows = m.rows.slice(0, 600);
-      return h("details", { open: blocks.length < 3 && rows.length < 14 }, h("summary", {}, `${m.probe}`, m.share < 1 ? ` at ${100 * m.share} % of the budget` : "", h("small", {}, ` ${plural(m.rows.length, "row")}${m.images ? `, ${plural(m.images, "image")}` : ""}`)),
+      return h("details", { open: m.share === 1 && m.probe !== "training" && rows.length < 14 }, h("summary", {}, `${m.probe}`, m.share < 1 ? ` at ${100 * m.share} % of the budget` : "", h("small", {}, ` ${plural(m.rows.length, "row")}${m.images ? `, ${plural(m.images, "image")}` : ""}`)),
         h("div.scroll", { tabindex: "0", role: "region", "aria-label": m.probe }, h("table.numbers", {},
           h("thead", {}, h("tr", {}, ["metric", ...names, "value", "n"].map((t) => h("th", { scope: "col" }, t)))),
           h("tbody", {}, rows.map((r) => h("tr", {}, h("th", { scope: "row" }, r.metric), names.map((n) => h("td", {}, value(r.at[n]))), h("td", {}, number(r.value, 5)), h("td", {}, number(r.n))))))));
@@ -104,7 +104,7 @@ export async function show(root, route, { address }) {
     if (!facts || !Object.keys(facts).length) return null;
     const sums = facts.data || {};
     return h("section", {}, h("h2", {}, "Where it ran"),
-      h("dl", {}, Object.entries(facts).filter(([k]) => k !== "data").map(([k, v]) => [h("dt", {}, k), h("dd", {}, value(v))])),
+      h("dl", {}, Object.entries(facts).filter(([k, v]) => k !== "data" && says(v)).map(([k, v]) => [h("dt", {}, k), h("dd", {}, value(v))])),
       Object.keys(sums).length ? [h("h3.minor", {}, "Data, by the first half of their SHA-256"), h("dl.mono", {}, Object.entries(sums).flatMap(([name, arrays]) => Object.entries(arrays).map(([k, v]) => [h("dt", {}, `${name} ${k}`), h("dd", {}, h("code", {}, v))])))] : null);
   }
 
@@ -113,3 +113,6 @@ export async function show(root, route, { address }) {
     return h("details", {}, h("summary", {}, `Log: ${plural(run.log.length, "event")}`), h("ul.log", {}, run.log.map((e) => h("li", {}, h("time", {}, e.time ? new Date(1000 * e.time).toISOString().replace("T", " ").slice(0, 19) : ""), ` ${e.event} `, h("small", {}, Object.entries(e).filter(([k]) => !["time", "event", "trace"].includes(k)).map(([k, v]) => `${k} ${value(v)}`).join(", ")), e.trace ? h("pre", {}, e.trace) : null))));
   }
 }
+
+// Whether there is anything to show: nothing came from outside the package is {code: {}, content: {}}.
+const says = (v) => v !== null && v !== "" && (typeof v !== "object" || Object.values(v).some(says));

@@ -149,7 +149,7 @@ function list(root, context) {
   function columns() {
     const vary = store.common(rows.length > SAMPLE ? rows.filter((_, i) => i % Math.ceil(rows.length / SAMPLE) === 0) : rows, store.BESIDE).filter((f) => f !== "model" && f !== "data");
     const arms = rows.some((r) => r.arm), datas = new Set(rows.slice(0, SAMPLE).map((r) => r.data)).size > 1;
-    return ["state", arms ? "arm" : "model", ...(arms ? ["model"] : []), ...(datas ? ["data"] : []), "seed", ...["seconds", "started"].filter((f) => rows.some((r) => r[f] !== undefined)), ...vary.slice(0, 5)];
+    return ["state", arms ? "arm" : "model", ...(arms ? ["model"] : []), ...(datas ? ["data"] : []), "seed", ...["seconds", "started"].filter((f) => rows.some((r) => r[f] !== undefined)), ...vary.slice(0, arms && datas ? 4 : 5)];
   }
 
   // All rows are put in order once; a filter then only leaves some out.
