@@ -86,7 +86,8 @@ export function copyable(text, label = "Copy") {
       setTimeout(() => (button.textContent = label), 1600);
     },
   }, label);
-  const words = text.split(/(\s+)/).map((w) => (/\S/.test(w) ? h("span.word", {}, w) : w)); // a line breaks between words, not after the hyphens of a flag
+  // A line breaks between words: not after the hyphens of a flag, nor before its value.
+  const words = text.match(/--\S+ [^\s-]\S*|\S+|\s+/g).map((w) => (/\S/.test(w) ? h("span.word", {}, w) : w));
   const code = h("code", {}, words);
   return h("div.command", {}, h("pre", { tabindex: "0" }, code), button);
 }

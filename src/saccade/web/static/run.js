@@ -110,7 +110,7 @@ export async function show(root, route, { address }) {
 
   function log() {
     if (!run.log.length) return null;
-    return h("details", {}, h("summary", {}, `Log: ${plural(run.log.length, "event")}`), h("ul.log", {}, run.log.map((e) => h("li", {}, h("time", {}, e.time ? new Date(1000 * e.time).toISOString().replace("T", " ").slice(0, 19) : ""), ` ${e.event} `, h("small", {}, Object.entries(e).filter(([k]) => !["time", "event", "trace"].includes(k)).map(([k, v]) => `${k} ${value(v)}`).join(", ")), e.trace ? h("pre", {}, e.trace) : null))));
+    return h("details", {}, h("summary", {}, `Log: ${plural(run.log.length, "event")}`), h("ul.log", {}, run.log.map((e) => h("li", {}, h("time", {}, e.time ? new Date(1000 * e.time).toISOString().replace("T", " ").slice(0, 19) : ""), ` ${e.event} `, h("small", {}, Object.entries(e).filter(([k]) => !["time", "event", "trace", "pid"].includes(k)).map(([k, v]) => `${k} ${value(v)}`).join(", ")), e.trace ? h("pre", {}, e.trace) : null))));
   }
 }
 
