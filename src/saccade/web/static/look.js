@@ -31,7 +31,7 @@ export async function show(root, route, { follow, address, lab }) {
   if (!view.runs[0] || !rows.some((r) => r.run === view.runs[0])) view.runs[0] = view.runs[0] && !STATIC ? view.runs[0] : suggest(rows)[0];
   if (!view.runs[1]) view.runs[1] = suggest(rows, view.runs[0])[1];
 
-  let stock = null, last = null, closed = false, infos = [null, null];
+  let stock = null, last = null, closed = false, loading = true, infos = [null, null];
   const times = [];
   const board = stage({
     moved: (move) => { view.move = move; changed(); },
@@ -81,7 +81,7 @@ export async function show(root, route, { follow, address, lab }) {
       if (times.length > 60) times.shift();
       const sorted = [...times].sort((a, b) => a - b), median = sorted[Math.floor(sorted.length / 2)];
       root.dataset.median = median.toFixed(1);
-      root.dataset.answers = String(Number(root.dataset.answers || 0) + 1);
+      if (!loading) root.dataset.answers = String(Number(root.dataset.answers || 0) + 1);
       put(speed, STATIC ? "from the saved grid" : `${median.toFixed(0)} ms`);
     } catch (error) {
       if (!closed && error.status) put(notice, h("p.note.bad", {}, error.message));
@@ -285,10 +285,13 @@ export async function show(root, route, { follow, address, lab }) {
   if (!STATIC) put(readout, "Loading the models; the first time takes a few seconds…");
   (async () => {
     await loadModel(0);
+    if (closed) return;
+    if (infos[0]) await loadStock(); // the image and what A makes of it, while B is loaded
     await loadModel(1);
     if (closed) return;
+    loading = false;
     panels.forEach((p) => p.refresh());
-    if (infos[0]) await loadStock();
+    if (infos[0]) changed();
     else put(readout, "There is no image while model A cannot be shown; choose another.");
   })();
   const off = store.onRows(() => { rows = STATIC ? rows : candidates(lab); panels.forEach((p) => p.refresh()); });
