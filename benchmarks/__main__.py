@@ -108,7 +108,7 @@ def run(quick: bool, only: str, tell: Callable[[str], None]) -> Row:
     return found
 
 
-def renew(part: str, to: Path) -> None:
+def renew(part: str, to: Path, made: Path | None) -> None:
     """One part of the page measured again, with its day; the rest stays as it was."""
     file = to / "results/bench.json"
     if not file.exists():
@@ -118,7 +118,7 @@ def renew(part: str, to: Path) -> None:
     if part == "explorer":
         if why := explorer.missing():
             raise SystemExit(why)
-        for row in explorer.measured(False):
+        for row in explorer.measured(False, made):
             rows.append(row)
             print(explorer.line(row), flush=True)
     else:
@@ -148,9 +148,10 @@ def main() -> None:
     flags.add_argument("--only", default="", metavar="WORDS", help="rows whose text contains this; writes nothing")
     flags.add_argument("--part", choices=PARTS, help="measure this part alone and write it beside the others' results")
     flags.add_argument("--to", default=".", metavar="DIR", help="where results/ and docs/ are")
+    flags.add_argument("--made", metavar="DIR", type=Path, help="for --part explorer: see benchmarks/explorer.py")
     asked = flags.parse_args()
     if asked.part:
-        renew(asked.part, Path(asked.to))
+        renew(asked.part, Path(asked.to), asked.made)
         return
     found = run(asked.quick, asked.only, lambda text: print(text, flush=True))
     before = Path(asked.to) / "results/bench.json"

@@ -1,6 +1,8 @@
 """What the explorer makes people wait for: a lab of 100 000 runs in a browser, and an image that is dragged.
 
 `python -m benchmarks.explorer [--quick]` makes these rows by themselves. Needs playwright and a Chromium on PATH.
+Making the large lab takes minutes in which nothing is measured: `python -m benchmarks.explorer --make DIR` makes it
+beforehand, and `--made DIR`, here and for `python -m benchmarks --part explorer`, takes it.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ PATIENCE = 600.0  # seconds for one thing, on the slowest machine
 MODELS = ("basic_cnn", "lenet", "mha_lenet", "resnet18", "vit")
 RATES = (0.0003, 0.001, 0.003, 0.01)
 FILTERS = ("model:lenet", "lr>0.001", "model:vit seed:3..9", "batch:64 -model:resnet18", "resn", "p:100..500", "")
+RUNS = 100_000
 MOVES = 40
 # One filter as one types it: from the event to the frame in which the page shows what is left.
 TYPED = """(async () => {{
@@ -119,12 +122,25 @@ def row(name: str, setting: str, aim: float | None, value: float, unit: str, bes
     return {"name": name, "setting": setting, "aim": aim, "value": value, "unit": unit, "beside": beside}
 
 
-def large_lab(runs: int) -> Iterator[Row]:
+@contextlib.contextmanager
+def lab_of(runs: int, made: Path | None) -> Iterator[Path]:
+    """A lab of so many runs that no explorer has read yet: the one that was made beforehand, or one of its own."""
+    if made is None:
+        with tempfile.TemporaryDirectory() as folder:
+            synthetic(Path(folder), runs, varied)
+            yield Path(folder)
+        return
+    have = sum(1 for _ in (made / "runs").iterdir()) if (made / "runs").is_dir() else 0
+    if have != runs:
+        raise SystemExit(f"{made} holds {have:,} runs, not {runs:,}")
+    shutil.rmtree(made / "index", ignore_errors=True)
+    yield made
+
+
+def large_lab(runs: int, made: Path | None) -> Iterator[Row]:
     """The list of runs of a large lab: first page, filter, memory."""
     setting = f"{runs:,} runs"
-    with tempfile.TemporaryDirectory() as folder, browser() as context:
-        root = Path(folder)
-        synthetic(root, runs, varied)
+    with lab_of(runs, made) as root, browser() as context:
         began = time.perf_counter()
         with serving(root) as first:
             first.complete()
@@ -185,15 +201,15 @@ def _answers(page: Any) -> str:
     return str(page.evaluate("document.querySelector('[data-answers]').dataset.answers"))
 
 
-def rows(quick: bool) -> Iterator[Row]:
-    yield from large_lab(2_000 if quick else 100_000)
+def rows(quick: bool, made: Path | None) -> Iterator[Row]:
+    yield from large_lab(2_000 if quick else RUNS, made)
     for pair in (("cnn_x64", "cnn_x8"), ("cnn_x64", "vit_x64"), ("cnn_x64", "mha_x64")):
         yield look(pair, 10 if quick else MOVES)
 
 
-def measured(quick: bool) -> Iterator[Row]:
+def measured(quick: bool, made: Path | None = None) -> Iterator[Row]:
     """Each row with the cores that other programs kept busy beside it."""
-    todo = rows(quick)
+    todo = rows(quick, made)
     while True:
         with load.watched() as beside:
             one = next(todo, None)
@@ -211,10 +227,15 @@ def line(one: Row) -> str:
 def main() -> None:
     flags = argparse.ArgumentParser(prog="python -m benchmarks.explorer", description=__doc__)
     flags.add_argument("--quick", action="store_true", help="a small lab and few moves")
+    flags.add_argument("--make", metavar="DIR", type=Path, help=f"only make a lab of {RUNS:,} runs there")
+    flags.add_argument("--made", metavar="DIR", type=Path, help="the lab that --make made")
     asked = flags.parse_args()
+    if asked.make:
+        synthetic(asked.make, RUNS, varied)
+        return
     if why := missing():
         raise SystemExit(why)
-    for one in measured(asked.quick):
+    for one in measured(asked.quick, asked.made):
         busy = f" BUSY: {one['others']:.1f} cores used by others" if load.is_busy(one) else ""
         print(line(one) + busy, flush=True)
 

@@ -14,7 +14,7 @@ import xml.etree.ElementTree
 import numpy as np
 import pytest
 
-from saccade.lab.table import Table, gap, record
+from saccade.lab.table import Table, gap, records
 from saccade.report import document, draw, figures
 from saccade.report.figures import Bars, Curves, Fit, Line, Mark, Panel
 from saccade.spec import Estimate, Recipe, Run, SaccadeError, Settings, Task, canonical
@@ -37,7 +37,9 @@ def table(seeds: int = 5, lost: int = 0, xs: tuple[int, ...] = (1, 2, 4, 8)) -> 
                     continue
                 for split, base in (("id", 0.9), ("ood", 0.1 * (1 + math.log2(x)))):
                     value = base + 0.01 * seed
-                    rows.append(record(task, {"metric": "accuracy", "value": value, "n": 100, "at": {"split": split}}))
+                    rows.extend(
+                        records(task, [{"metric": "accuracy", "value": value, "n": 100, "at": {"split": split}}])
+                    )
     return Table(tuple(rows), tuple(gaps))
 
 

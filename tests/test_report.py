@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from saccade.lab.table import Table, gap, record
+from saccade.lab.table import Table, gap, records
 from saccade.report import document, figures, writers
 from saccade.spec import (
     Difference,
@@ -64,7 +64,7 @@ def table(seeds: int = 5) -> Table:
                     gaps.append(gap(task, "diverged: loss is nan"))
                     continue
                 value = 0.3 + 0.02 * x + 0.001 * seed * x + 0.1 * (model == "mha")
-                rows.append(record(task, {"metric": "accuracy", "value": value, "n": 50, "at": {}}))
+                rows.extend(records(task, [{"metric": "accuracy", "value": value, "n": 50, "at": {}}]))
     return Table(tuple(rows), tuple(gaps))
 
 

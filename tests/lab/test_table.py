@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saccade.lab.table import Table, gap, per_seed, record, slope_per_seed
+from saccade.lab.table import Table, gap, per_seed, records, slope_per_seed
 from saccade.spec import Recipe, Run, SaccadeError, Settings, Task
 
 
@@ -46,7 +46,8 @@ def test_gaps_are_counted_where_they_belong():
 
 def test_record_joins_run_and_condition_and_csv_round_trips():
     run = Run("lenet", "d", Recipe(images=1), 4, Settings(head="mean"), Settings(backgrounds=8))
-    made = record(Task(run, arm="CNN, pooled"), {"metric": "accuracy", "value": 0.5, "n": 3, "at": {"split": "ood"}})
+    row = {"metric": "accuracy", "value": 0.5, "n": 3, "at": {"split": "ood"}}
+    (made,) = records(Task(run, arm="CNN, pooled"), [row])
     assert made["arm"] == "CNN, pooled" and made["head"] == "mean" and made["backgrounds"] == 8
     back = list(csv.DictReader(io.StringIO(Table((made,)).to_csv())))
     assert back[0]["split"] == "ood" and float(back[0]["value"]) == 0.5 and back[0]["run"] == run.key
@@ -69,3 +70,24 @@ def test_a_printed_table_shows_estimates_and_not_its_rows():
 def test_conditions_are_the_fields_that_tell_rows_apart():
     rows = tuple({"metric": "m", "value": 1.0, "seed": s, "x": x, "same": 1} for s in range(2) for x in (1, 2))
     assert Table(rows).conditions("m") == [{"x": 1}, {"x": 2}]
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {"value": st.integers(0, 3)}, optional={k: st.sampled_from("ab") for k in ("metric", "arm")}
+        )
+    )
+)
+def test_the_index_finds_what_a_walk_over_all_rows_finds(some):
+    """Also rows that lack a field, and values that are lists."""
+    table = Table(tuple(some))
+    for where in (
+        {"metric": "a"},
+        {"arm": "b", "metric": "a"},
+        {"arm": ("a", "b")},
+        {"metric": "c"},
+        {"value": 1, "arm": "a"},
+    ):
+        wanted = {k: v if isinstance(v, tuple) else (v,) for k, v in where.items()}
+        assert list(table.at(**where)) == [r for r in some if all(r.get(k) in v for k, v in wanted.items())]

@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import re
-import shutil
 import subprocess
 import sys
 
@@ -12,53 +11,11 @@ import pytest
 
 from benchmarks.lab import synthetic
 from saccade import stats
+from tests.web.browsing import after, here, logits, maps, open_look, settle, until
 from tests.web.labs import STUDY, Served, finish, key_of, put_profile, session_of, weights_of
 
 pytestmark = pytest.mark.web
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-dev-shm-usage",
-]
 PAGES = ["#/", "#/runs", "#/groups", "#/look", "#/profile"]
-SLOW = 60_000  # milliseconds that a busy machine may take
-
-
-@pytest.fixture(scope="session")
-def browser():
-    sync_api = pytest.importorskip("playwright.sync_api", reason="browser tests need playwright")
-    found = next((p for n in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(n))), None)
-    if not found:
-        pytest.skip("no Chromium on PATH: browser tests are skipped")
-    with sync_api.sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=found, args=FLAGS)
-        yield opened
-        opened.close()
-
-
-@pytest.fixture
-def page(browser):
-    """A page that fails its test on any error in the console and on any request that leaves this machine."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, accept_downloads=True)
-    context.set_default_timeout(SLOW)
-    opened = context.new_page()
-    wrong: list[str] = []
-    opened.on("pageerror", lambda error: wrong.append(str(error)))
-    opened.on("console", lambda told: wrong.append(told.text) if told.type == "error" else None)
-    opened.on("request", lambda r: None if is_here(r.url) else wrong.append(f"asked {r.url}"))
-    yield opened
-    context.close()
-    assert not [w for w in wrong if "Failed to load resource" not in w]  # a refusal that the test asked for
-
-
-def is_here(url):
-    return url.startswith(("http://127.0.0.1:", "data:", "blob:", "file://"))
 
 
 @pytest.fixture(scope="session")
@@ -71,53 +28,6 @@ def exported(lab, report, tmp_path_factory):
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["index"].endswith("index.html")
     return to
-
-
-def until(page, expression):
-    """Playwright's own waiting evaluates text inside the page, which the page's policy forbids."""
-    for _ in range(SLOW // 50):
-        if page.evaluate(expression):
-            return
-        page.wait_for_timeout(50)
-    raise AssertionError(f"not in {SLOW} ms: {expression}")
-
-
-def settle(page):
-    page.wait_for_selector(".page > :not(.wait)")
-
-
-def answers(page):
-    """How many answers the Look page has shown."""
-    return int(page.evaluate("document.querySelector('.page').dataset.answers || '0'"))
-
-
-def here(page):
-    """The address, once that of the Look page has followed: it does so a moment after the last change."""
-    page.evaluate("new Promise((done) => setTimeout(done, 250))")
-    return page.url
-
-
-def open_look(page, address, query=""):
-    page.goto(f"{address}#/look{query}")
-    until(page, "document.querySelector('.page')?.dataset.answers > 0")
-
-
-def after(page, act):
-    """Do something, and wait until the Look page has shown a newer answer."""
-    before = answers(page)
-    act()
-    until(page, f"document.querySelector('.page').dataset.answers > {before}")
-    page.wait_for_timeout(100)
-    until(page, "!document.querySelector('.page').dataset.busy")
-
-
-def logits(page, panel):
-    return page.locator(".model-panel").nth(panel).locator("[data-logit]").evaluate_all("all => all.map(e => e.title)")
-
-
-def maps(page, panel):
-    drawn = "p => [...p.querySelectorAll('.head-map canvas')].map(c => c.toDataURL())"
-    return page.locator(".model-panel").nth(panel).evaluate(drawn)
 
 
 @pytest.mark.parametrize("where", PAGES)

@@ -169,6 +169,18 @@ def test_a_version_tells_what_is_gone(small):
     assert catalogue.document(before)["gone"] == [task(0).run.key]
 
 
+def test_the_rest_between_looks_does_not_grow_with_what_is_done_once(small):
+    """On a busy machine the places of runs took so long that a run started meanwhile was not shown for minutes."""
+
+    def slow():
+        time.sleep(0.3)
+        return {}
+
+    began = time.monotonic()
+    took = Catalogue(small, slow).look()
+    assert time.monotonic() - began - took >= 0.3
+
+
 def test_nothing_changed_is_no_new_version(small):
     catalogue = Catalogue(small)
     catalogue.look()

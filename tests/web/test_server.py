@@ -75,6 +75,9 @@ TRAVERSAL = [
     "/api/nothing",
     "/api/runs?since=../../etc",
     "/api/runs?since=1e9",
+    "/api/runs?since=--5",
+    "/api/runs?since=-1&since=x",
+    "/api/runs?since=",
     "/api/runs?newest=0",
     "/api/runs?newest=../1",
     "/api/runs?newest=%D9%A3",  # a digit of another script
@@ -93,7 +96,15 @@ TRAVERSAL = [
     "/api/study/digits_on_backgrounds/demo/..%2f..%2f..%2fcosts.csv",
     "/api/study/digits_on_backgrounds/demo%2f..%2f..%2f..",
     "/api/measure/%2fetc%2fpasswd?split=..%2f..",
+    "/api/study/digits_on_backgrounds/%00",
+    "/api/study/digits_on_backgrounds/demo/x%0d%0aset-cookie:a=b.csv",
+    "/api/run/0123456789ab%0a",
+    "/api/measure/%ed%a0%80",  # half of a pair of surrogates
+    "/./api/lab",
+    "/api/lab/",
+    "/STATIC/main.js",
     "/static/" + "a" * 5000,
+    "/" + "a" * 60_000,
 ]
 
 
@@ -189,6 +200,9 @@ BODIES = [
     b'{"models": ' + b'{"a":' * 5_000 + b"1" + b"}" * 5_000 + b"}",
     b'{"picture": {"index": ' + b"9" * 5_000 + b"}}",
     b'{"picture": {"move": {"dx": 1e999, "dy": NaN}}}',
+    b'{"models": [{"run": "\\ud800"}], "picture": {"index": 0}}',  # half of a pair of surrogates
+    b'{"models": [], "models": [{"run": "../../x"}], "picture": {}}',
+    b'\xef\xbb\xbf{"models": []}',
     b'{"a": ["0123456789ab"], "b": ["0123456789ab"], "metric": "accuracy", "at": {"split": {}}}',
 ]
 
@@ -248,6 +262,32 @@ def test_two_names_for_the_host_are_refused(served, first):
     assert answer.split(b" ", 2)[1][:1] == b"4"
 
 
+@pytest.mark.parametrize("name", ["Origin", "Sec-Fetch-Site"])
+@pytest.mark.parametrize("order", [1, -1])
+def test_two_answers_to_where_a_request_comes_from_are_refused(served, name, order):
+    own = {"Origin": f"http://127.0.0.1:{served.port}", "Sec-Fetch-Site": "same-origin"}[name]
+    other = {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}[name]
+    lines = "".join(f"{name}: {value}\r\n" for value in [own, other][::order])
+    with socket.create_connection(("127.0.0.1", served.port), timeout=60) as wire:
+        wire.sendall(f"GET /api/lab HTTP/1.1\r\nHost: 127.0.0.1:{served.port}\r\n{lines}\r\n".encode())
+        answer = wire.recv(400)
+    assert answer.split(b" ", 2)[1][:1] == b"4"
+
+
+@pytest.mark.parametrize("protocol", ["websocket", "h2c"])
+def test_no_other_protocol_is_spoken(served, protocol):
+    """A request to change it is answered as an ordinary one, and one of another site is refused."""
+    more = {"Connection": "Upgrade", "Upgrade": protocol, "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "AAAA"}
+    assert ask(served, "/api/pulse", headers=more)[0].status == 200
+    assert ask(served, "/api/pulse", headers={**more, "Origin": "https://evil.example"})[0].status == 403
+
+
+def test_head_is_an_answer_without_its_body(served):
+    response, text = ask(served, "/api/lab", "HEAD")
+    assert (response.status, text) == (200, b"")
+    assert ask(served, "/api/lab", "HEAD", headers={"Host": "evil.example"})[0].status == 403
+
+
 def test_clients_that_say_nothing_do_not_keep_others_out(served):
     wires = [socket.create_connection(("127.0.0.1", served.port), timeout=60) for _ in range(300)]
     try:
@@ -287,9 +327,17 @@ def test_a_symbolic_link_in_the_lab_leads_nowhere(tmp_path, lab):
     os.symlink(tmp_path / "secret.json", copy / "profiles" / "mine" / "profile.json")
     (copy / "runs" / "0123456789ab").mkdir()
     os.symlink(tmp_path / "secret.json", copy / "runs" / "0123456789ab" / "run.json")
+    key = key_of(lab, "lenet", seed=0, backgrounds=8)
+    (copy / "runs" / key / "log.jsonl").unlink()
+    os.symlink(tmp_path / "secret.json", copy / "runs" / key / "log.jsonl")
+    shutil.copytree(copy / "runs" / key, tmp_path / "outside")
+    (tmp_path / "outside" / "log.jsonl").unlink()
+    (tmp_path / "outside" / "log.jsonl").write_text('{"event": "saved", "why": "do not tell"}')
+    os.symlink(tmp_path / "outside", copy / "runs" / "fedcba987654")
+    os.mkfifo(copy / "runs" / "0123456789ab" / "log.jsonl")
     one = Served(copy, "--port", "0")
     try:
-        for path in ("/api/profiles", "/api/run/0123456789ab", "/api/runs"):
+        for path in ("/api/profiles", "/api/run/0123456789ab", f"/api/run/{key}", "/api/run/fedcba987654", "/api/runs"):
             assert b"do not tell" not in ask(one, path)[1]
     finally:
         one.stop()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
+import threading
 from pathlib import Path
 from typing import Annotated
 
@@ -28,6 +30,8 @@ def demo(
     from saccade.cli import commands
     from saccade.lab import pipeline
 
+    if look:  # torch takes seconds to load: meanwhile the data are looked for, the server starts and a browser opens
+        threading.Thread(target=importlib.import_module, args=("saccade.web.look",), daemon=True).start()
     words = ["run", STUDY, "--scale", "demo", "--lab", lab, *(["--quiet"] if quiet else [])]
     try:
         pipeline.fetch(pipeline.open_session(STUDY, "demo", lab).tasks, say)

@@ -479,8 +479,8 @@ def _wall_of_all(session: Session) -> dict[str, Any]:
     }
 
 
-def facts(session: Session) -> dict[str, Any]:
-    """Environment, time and counts for the report."""
+def facts(session: Session, table: Table | None = None) -> dict[str, Any]:
+    """Environment, time and counts for the report; `table` are the session's rows where they have been read."""
     lab, wall = session.lab, _wall_of_all(session)
     trained = [t for t in session.tasks if not t.run.is_fact]
     done = [d for d in (lab.done(t.run.key) for t in trained) if d is not None]
@@ -503,7 +503,7 @@ def facts(session: Session) -> dict[str, Any]:
         "data": {name: _data_fact(name) for name in sets},
         "procedural": any(name.startswith("procedural") for name in sets),
         "environments": environments,
-        "remarks": _remarks(session, environments),
+        "remarks": _remarks(session, environments, session.table() if table is None else table),
         "written on": {"python": platform.python_version(), "system": sys.platform},
     }
 
@@ -511,7 +511,7 @@ def facts(session: Session) -> dict[str, Any]:
 MIXABLE = {"saccade", "commit", "clean", "torch", "cpu", "threads", "kernels", "device"}
 
 
-def _remarks(session: Session, environments: Sequence[Mapping[str, Any]]) -> list[str]:
+def _remarks(session: Session, environments: Sequence[Mapping[str, Any]], table: Table) -> list[str]:
     """What a reader must know before trusting one table: mixed makers, seeds added after a look."""
     out = []
     for name in sorted(MIXABLE):
@@ -531,7 +531,7 @@ def _remarks(session: Session, environments: Sequence[Mapping[str, Any]]) -> lis
         "and no claim rests on it."
         for one in session.also
     ]
-    faults = [f"{f['arm']}, seed {f['seed']}: {f['why']}" for f in session.table().faults]
+    faults = [f"{f['arm']}, seed {f['seed']}: {f['why']}" for f in table.faults]
     if faults:
         out += [*faults[:FAULTS_SHOWN], f"{len(faults)} measurements are missing in all (gaps.csv)."]
     return out

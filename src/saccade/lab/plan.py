@@ -11,7 +11,7 @@ from typing import Any
 from saccade import registry
 from saccade.lab import identity, launch
 from saccade.lab.store import TRAINING, Lab, seal, unseal, write_atomic
-from saccade.lab.table import Record, Table, gap, record
+from saccade.lab.table import Record, Table, gap, records
 from saccade.spec import MILESTONES, DamagedFile, Outcome, Probe, Run, SaccadeError, Task, digest
 
 
@@ -182,7 +182,7 @@ def table_of(lab: Lab, tasks: Sequence[Task], share: float = 1.0) -> Table:
         for probe in task.probes:
             document = lab.rows(key, probe, taken)
             if document is not None:
-                rows.extend(record(task, r) for r in document["rows"])
+                rows.extend(records(task, document["rows"]))
             elif done["outcome"] == Outcome.FINISHED and taken == 1:
                 failed = lab.failure(key, probe)
                 why = f"failed: {failed['reason']}" if failed else "not measured yet"
@@ -190,7 +190,7 @@ def table_of(lab: Lab, tasks: Sequence[Task], share: float = 1.0) -> Table:
         trained = None if task.run.is_fact else lab.rows(key, TRAINING)
         if trained is not None:  # of the curve only what had happened by then
             until = taken * task.run.recipe.images
-            rows.extend(record(task, r) for r in trained["rows"] if r["at"].get("images", 0) <= until)
+            rows.extend(records(task, (r for r in trained["rows"] if r["at"].get("images", 0) <= until)))
     return Table(tuple(rows), tuple(gaps), tuple(faults))
 
 

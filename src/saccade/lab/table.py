@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ Series = dict[int, float]  # one number per seed
 
 ON_THE_WAY = ("online", "watched")  # accuracy while training: for figures
 FIXED = {"metric", "value", "n", "low", "high", "each", "model", "data", "seed", "run", "budget", "probe"}
+INDEXED = ("metric", "arm")
 SHOWN = 40  # lines of a printed table
 
 
@@ -49,10 +51,27 @@ class Table:
     def at(self, **where: Any) -> Table:
         """Rows where every named field equals the value (or is in it, for a tuple, list, set or range)."""
         return Table(
-            tuple(r for r in self.rows if _matches(r, where)),
+            tuple(r for r in self._candidates(where) if _matches(r, where)),
             tuple(g for g in self.gaps if _matches(g, where, absent=True)),
             tuple(f for f in self.faults if _matches(f, where, absent=True)),
         )
+
+    def _candidates(self, where: Mapping[str, Any]) -> Sequence[Record]:
+        """The rows that share the metric or the arm asked for, whichever are fewer.
+
+        A study's claims and figures ask some 700 times, and most rows are points of learning curves.
+        """
+        named = [self._index[k].get(where[k], ()) for k in INDEXED if isinstance(where.get(k), str)]
+        return min(named, key=len, default=self.rows)
+
+    @functools.cached_property
+    def _index(self) -> Mapping[str, Mapping[str, Sequence[Record]]]:
+        found: dict[str, dict[str, list[Record]]] = {name: {} for name in INDEXED}
+        for row in self.rows:
+            for name in INDEXED:
+                if isinstance(row.get(name), str):
+                    found[name].setdefault(row[name], []).append(row)
+        return found
 
     def values(self, name: str) -> list[Any]:
         """The distinct values of a field, in sorted order."""
@@ -164,16 +183,11 @@ def slope_per_seed(curve: Mapping[Any, Series], x: Callable[[Any], float] = floa
     )
 
 
-def record(task: Task, row: Mapping[str, Any]) -> Record:
-    """A stored row joined with what is known of its run. A condition wins over an argument of one name."""
+def records(task: Task, rows: Iterable[Mapping[str, Any]]) -> Iterator[Record]:
+    """Stored rows joined with what is known of their run. A condition wins over an argument of one name."""
     run = task.run
-    return {
-        **plain(run.model_args),
-        **plain(run.data_args),
-        **row.get("at", {}),
-        "metric": row["metric"],
-        "value": row["value"],
-        "n": row["n"],
+    args = {**plain(run.model_args), **plain(run.data_args)}
+    of_run = {
         "arm": task.arm or run.model,
         "model": run.model,
         "data": run.data,
@@ -181,6 +195,9 @@ def record(task: Task, row: Mapping[str, Any]) -> Record:
         "run": run.key,
         "budget": run.recipe.images,
     }
+    for row in rows:
+        measured = {"metric": row["metric"], "value": row["value"], "n": row["n"]}
+        yield {**args, **row.get("at", {}), **measured, **of_run}
 
 
 def gap(task: Task, why: str) -> Record:

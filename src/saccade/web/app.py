@@ -88,7 +88,7 @@ def create(explorer: Explorer) -> ASGIApp:
 
     async def all_runs(request: Request) -> Response:
         since, newest = (request.query_params.get(name, "-1") for name in ("since", "newest"))
-        if not (since + newest).isascii() or not since.lstrip("-").isdecimal() or len(since) > 12:
+        if not (since + newest).isascii() or not since.removeprefix("-").isdecimal() or len(since) > 12:
             raise HTTPException(400, "since takes a version, a whole number.")
         if newest != "-1" and (not newest.isdecimal() or not 1 <= int(newest[:8]) <= MOST_NEWEST):
             raise HTTPException(400, f"newest takes a number of runs, 1 to {MOST_NEWEST}.")
@@ -135,7 +135,8 @@ def create(explorer: Explorer) -> ASGIApp:
 
 def as_json(value: Any, status: int = 200) -> Response:
     text = json.dumps(jsonable(value), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return Response(text, status, media_type="application/json")
+    # Half of a pair of surrogates, which JSON can name in a request and UTF-8 cannot write, must not become an error.
+    return Response(text.encode("utf-8", "replace"), status, media_type="application/json")
 
 
 async def body(request: Request) -> dict[str, Any]:
@@ -204,6 +205,9 @@ class Guard:
 def refusal(scope: Scope) -> str:
     """Why a request is not answered; empty for one that is."""
     headers = {k.decode("latin1").lower(): v.decode("latin1") for k, v in scope["headers"]}
+    named = [k.lower() for k, _ in scope["headers"]]
+    if max(named.count(b"origin"), named.count(b"sec-fetch-site")) > 1:
+        return "the explorer does not answer other sites."  # of two answers to one question none is believed
     host = headers.get("host", "")
     name, _, port = host.rpartition(":") if not host.endswith("]") else (host, "", "")
     name = name or host

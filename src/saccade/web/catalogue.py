@@ -17,7 +17,8 @@ from saccade.web.runs import Flat, Seen, columns
 from saccade.web.studies import Place
 
 LOOK_EVERY = 1.0  # seconds between looks at the folder, and
-REST = 8.0  # at least this many times as long as a look took
+REST = 8.0  # at least this many times as long as a look took, but
+LONGEST_REST = 15.0  # never longer than this: somebody waits for the run that was just started
 AT_ONCE = 2000  # runs that a long first look reads before it shows them
 STALE = 500  # changed runs after which the whole list is written again; a reader of an older one asks for the rest
 
@@ -54,26 +55,32 @@ class Catalogue:
         self._publish(complete=False)
         self.encoded()
         while not self._stop.is_set():
-            began, before = time.monotonic(), self.version
-            self.look()
+            before = self.version
+            took = self.look()
             if self.version != before:
                 runs.remember(self.lab, self._seen)
                 self.encoded()
-            self._stop.wait(max(LOOK_EVERY, REST * (time.monotonic() - began)))
+            self._stop.wait(min(LONGEST_REST, max(LOOK_EVERY, REST * took)))
 
-    def look(self) -> None:
-        """Read what changed in the folder. A long look shows what it has after every so many runs."""
+    def look(self) -> float:
+        """Read what changed in the folder. A long look shows what it has after every so many runs.
+
+        Gives back the seconds that this took. Finding the places of runs is not counted: that is done once.
+        """
+        began = time.monotonic()
         stamps = list(runs.changed(self.lab, self._seen).items())
         if not stamps:
             self._publish(complete=True)
         for start in range(0, len(stamps), AT_ONCE):
             runs.read(self.lab, dict(stamps[start : start + AT_ONCE]), self._seen)
             self._publish(complete=start + AT_ONCE >= len(stamps))
+        took = time.monotonic() - began
         places = self.places()
         if places is not self._named:  # a study that was not known before: its runs get their names
             self._named = places
             self._read.clear()
             self._publish(complete=True)
+        return took
 
     def _publish(self, complete: bool) -> None:
         """Count one version up if anything is new."""

@@ -62,7 +62,7 @@ def _stamps(lab: Lab) -> Iterator[tuple[str, int]]:
     with contextlib.suppress(FileNotFoundError), os.scandir(lab.root / "runs") as entries:
         for entry in entries:
             with contextlib.suppress(OSError):  # set aside a moment ago
-                if is_key(entry.name) and entry.is_dir():
+                if is_key(entry.name) and entry.is_dir(follow_symlinks=False):  # as the lab counts them
                     yield entry.name, entry.stat().st_mtime_ns
 
 
@@ -138,9 +138,16 @@ def progress(lab: Lab, key: str, run: Run) -> Flat:
 
 
 def events(lab: Lab, key: str, tail: int = 0) -> list[Flat]:
-    """The log, or its last bytes. A line that was torn or is being written is left out."""
+    """The log, or its last bytes. A line that was torn or is being written is left out.
+
+    A log carries no checksum, so a link in its place would show, and an export publish, a file from elsewhere; a pipe
+    would be waited for.
+    """
+    path = lab.folder(key) / "log.jsonl"
+    if path.is_symlink() or not path.is_file():
+        return []
     try:
-        with open(lab.folder(key) / "log.jsonl", "rb") as log:
+        with open(path, "rb") as log:
             if tail:
                 log.seek(0, os.SEEK_END)
                 log.seek(max(0, log.tell() - tail))
@@ -158,7 +165,7 @@ def events(lab: Lab, key: str, tail: int = 0) -> list[Flat]:
 
 def describe(lab: Lab, key: str) -> Flat:
     """The page of one run: what was asked, where it ran, its curve, its measurements, what is wrong with it."""
-    if not is_key(key) or not lab.folder(key).is_dir():
+    if not is_key(key) or not lab.folder(key).is_dir() or lab.folder(key).is_symlink():
         raise SaccadeError(f'no run "{key[:40]}" in this lab; a key has 12 digits from 0 to f.')
     damaged = lab.damage(key)
     page: Flat = {"key": key, "damaged": damaged, **row(lab, key)}

@@ -45,7 +45,7 @@ class Studies:
         self._sessions: dict[tuple[str, str], Session] = {}
         self._kept: dict[tuple[str, str], tuple[Any, Flat, dict[str, FigureData]]] = {}
         self._places: tuple[Any, dict[str, Place]] | None = None
-        self._counted: dict[tuple[str, str], list[Flat] | None] = {}  # None: being judged
+        self._counted: dict[tuple[str, str, int], list[Flat] | None] = {}  # of so many runs; None: being judged
         self._turn = threading.Lock()  # one study is judged at a time
         self._lock = threading.Lock()
 
@@ -135,8 +135,10 @@ class Studies:
             report = self._report(name, folder)
             said = [str(v.get("says", "")) for v in report.get("verdicts", ()) if isinstance(v, dict)]
             done = sum(s not in ("", "running", "waiting") for s in have)
-            if not report and have and done == len(have):
-                counted, judging = self._soon(name, folder)
+            if (
+                not report and done and "running" not in have
+            ):  # rows that came from elsewhere; a command writes a report
+                counted, judging = self._soon(name, folder, done)
             else:
                 counted, judging = counts(said), False
             sittings.append(
@@ -163,25 +165,24 @@ class Studies:
             "command": f"saccade run {name} --scale {'demo' if 'demo' in study.costs else 'smoke'}",
         }
 
-    def _soon(self, name: str, folder: str) -> tuple[list[Flat], bool]:
+    def _soon(self, name: str, folder: str, done: int) -> tuple[list[Flat], bool]:
         """Counts of verdicts that no report has written, as after an import; whether they are still being made.
 
         Beside the answer, so that the list of studies need not wait for them.
         """
+        asked = (name, folder, done)
         with self._lock:
-            if (name, folder) in self._kept:
-                return self._kept[name, folder][1]["counts"], False
-            if (name, folder) not in self._counted:
-                self._counted[name, folder] = None
-                threading.Thread(target=self._count, args=(name, folder), daemon=True, name="judge").start()
-            counted = self._counted[name, folder]
+            if asked not in self._counted:
+                self._counted[asked] = None
+                threading.Thread(target=self._count, args=asked, daemon=True, name="judge").start()
+            counted = self._counted[asked]
         return counted or [], counted is None
 
-    def _count(self, name: str, folder: str) -> None:
+    def _count(self, name: str, folder: str, done: int) -> None:
         counted = []
         with self._turn, contextlib.suppress(SaccadeError, DamagedFile):  # the page of the study says what is wrong
             counted = self._made(name, folder)[1]["counts"]
-        self._counted[name, folder] = counted
+        self._counted[name, folder, done] = counted
 
     def document(self, name: str, folder: str) -> Flat:
         return self._made(name, folder)[1]
@@ -214,7 +215,8 @@ def page(session: Session, folder: str) -> tuple[Flat, dict[str, FigureData]]:
     """Everything about one study at one scale: claims with verdicts, figures, differences, choices, facts."""
     study, results = session.study, session.results()
     table = results.whole
-    facts, verdicts = pipeline.facts(session), session.verdicts(results)
+    facts = pipeline.facts(session, None if session.also else table)  # a joined arm is not in the table of the study
+    verdicts = session.verdicts(results)
     drawn: dict[str, FigureData] = {}
     shown = []
     for figure, data in document.figures_of(study, table, verdicts):

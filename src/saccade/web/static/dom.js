@@ -42,6 +42,18 @@ export function put(element, ...children) {
   return add(element, children);
 }
 
+// The same page with newer values: what was opened stays open, and the keyboard stays where it was.
+export function renew(element, ...children) {
+  const known = (e) => `${e.tagName} ${e.id || e.getAttribute("aria-label") || e.getAttribute("href") || e.textContent.replace(/\d/g, "").slice(0, 60)}`;
+  const summaries = () => [...element.querySelectorAll("details > summary")];
+  const before = new Map(summaries().map((e) => [known(e), e.parentElement.open]));
+  const held = element.contains(document.activeElement) ? known(document.activeElement) : null;
+  put(element, ...children);
+  for (const e of summaries()) if (before.has(known(e))) e.parentElement.open = before.get(known(e));
+  if (held) [...element.querySelectorAll("a, button, summary, input, select, [tabindex]")].find((e) => known(e) === held)?.focus({ preventScroll: true });
+  return element;
+}
+
 let counter = 0;
 export const unique = (name) => `${name}-${++counter}`;
 
@@ -74,7 +86,9 @@ export function copyable(text, label = "Copy") {
       setTimeout(() => (button.textContent = label), 1600);
     },
   }, label);
-  const code = h("code", {}, text);
+  // A line breaks between words: not after the hyphens of a flag, nor before its value.
+  const words = text.match(/--\S+ [^\s-]\S*|\S+|\s+/g).map((w) => (/\S/.test(w) ? h("span.word", {}, w) : w));
+  const code = h("code", {}, words);
   return h("div.command", {}, h("pre", { tabindex: "0" }, code), button);
 }
 

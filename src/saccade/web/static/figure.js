@@ -7,7 +7,7 @@ import { linear, logarithmic, span, smallest, largest } from "./scales.js";
 
 const DASHES = { solid: null, dashed: "6 3", dotted: "1.5 2.5", dashdot: "7 2.5 1.5 2.5" };
 
-// doc: {name, title, data, paper, note, told, python, csv}. options: {log, hidden, onview, caption}
+// doc: {name, title, data, paper, note, told, python, csv}. options: {log, hidden, onview, caption, level of its heading}
 export function figure(doc, options = {}) {
   const id = unique("figure");
   const view = { hidden: new Set(options.hidden || []), xlog: options.xlog, ylog: options.ylog };
@@ -16,7 +16,7 @@ export function figure(doc, options = {}) {
   const tip = h("div.tip", { hidden: true });
   const tools = h("div.tools", {});
   const root = h("figure.figure", { id: options.id, "aria-labelledby": id },
-    h("div.figure-top", {}, h(options.plain ? "h3.unseen" : "h3", { id }, options.heading || doc.title), tools),
+    h("div.figure-top", {}, h(`h${options.level || 3}${options.plain ? ".unseen" : ""}`, { id }, options.heading || doc.title), tools),
     legend, h("div.stage", {}, stage, tip),
     h("figcaption", {}, options.caption ?? caption(doc)),
   );
@@ -58,6 +58,7 @@ const caption = (doc) => [h("span", {}, `In the paper: ${doc.paper || "no counte
 const linesOf = (data) => (data.kind === "Curves" ? data.panels.flatMap((p) => p.lines) : data.kind === "Bars" ? data.lines : []);
 
 function counted(line) {
+  if (line.single) return ""; // a curve of one run: there is nothing to count
   const ns = [...new Set(line.estimates.filter((e) => e.method !== "exact").map((e) => e.n))].sort((a, b) => a - b);
   const lost = line.missing ? `, ${line.why || `${line.missing} missing`}` : "";
   if (!line.estimates.length) return lost ? `n=0${lost}` : "no rows yet";
@@ -85,7 +86,7 @@ function legendOf(data, { view, changed }) {
         changed();
         group.children[at]?.focus();
       },
-    }, swatch(line), h("span", {}, line.label, h("small", {}, ` ${counted(line)}`)));
+    }, swatch(line), h("span", {}, line.label, counted(line) ? h("small", {}, ` ${counted(line)}`) : null));
   });
   const marks = data.kind === "Curves" ? data.panels.some((p) => p.marks.length) : data.marks?.length;
   const note = marks ? h("span.key.still", {}, s("svg", { width: 20, height: 14, "aria-hidden": "true" }, diamond(10, 7, "var(--ink)")), h("span", {}, "the paper's value")) : null;
@@ -275,7 +276,9 @@ function drawBars(data, width, context) {
   const y = (ylog ? logarithmic : linear)(range, [top + height, top]);
   frame(svg, box, y, { percent: data.y_percent, label: data.y_label, first: true });
   const wide = Math.min(64, (0.8 * each) / Math.max(1, lines.length));
-  const place = (category, i) => left + (category + 0.5) * each + (i - (lines.length - 1) / 2) * wide;
+  const present = data.categories.map((_, c) => lines.filter((l) => l.x.includes(c) || data.marks.some((m) => m.line === l.label && m.x === c)));
+  // Where fewer lines have a value, their bars stand in the middle all the same.
+  const place = (category, i) => left + (category + 0.5) * each + (present[category].indexOf(lines[i]) - (present[category].length - 1) / 2) * wide;
   lines.forEach((line, i) => {
     const ink = inkOf(line), group = s("g.line", { data: { line: line.label } });
     line.x.forEach((category, k) => {
@@ -437,6 +440,8 @@ function drawHeatmap(data, width, context) {
   const top = 26, names = data.column_labels.map((c) => wrap(c, Math.max(3, side / 6.4)));
   const below = 14 + 13 * Math.max(...names.map((n) => n.length)) + (data.x_label ? 20 : 0);
   const most = largest(values.map(Math.abs)) || 1, low = smallest(values), peak = largest(values);
+  // One number of places for all cells; what that would make a zero of is written out.
+  const places = Math.max(0, 2 - Math.floor(Math.log10(most))), text = (v) => (data.percent ? (100 * v).toFixed(1) : v && Math.abs(v) < 0.5 * 10 ** -places ? number(v, 2) : v.toFixed(Math.min(places, 12)));
   const shade = (v) => (data.diverging ? 0.5 + v / (2 * most) : (v - low) / (peak - low || 1));
   const svg = s("svg", { width, height: top + down * high + below, viewBox: `0 0 ${width} ${top + down * high + below}`, role: "img", "aria-label": context.told });
   svg.append(s("text.label", { x: labelRoom, y: 14 }, `${data.unit}${data.percent ? " (%)" : ""}`));
@@ -446,7 +451,7 @@ function drawHeatmap(data, width, context) {
       const x = labelRoom + j * side, y = top + i * high, t = e ? shade(e.value) : 0;
       const cell = s("rect", { x: x + 1, y: y + 1, width: side - 2, height: high - 2, rx: 3, fill: e ? heat(t, data.diverging) : "var(--grid)" });
       svg.append(cell);
-      if (side > 34) svg.append(s("text", { x: x + side / 2, y: y + high / 2 + 4, "text-anchor": "middle", "font-size": 11, fill: e && !isBright(t, data.diverging) ? "#fdfdfd" : "#15181c", "pointer-events": "none" }, e ? (data.percent ? (100 * e.value).toFixed(1) : number(e.value, 3)) : "–"));
+      if (side > 34) svg.append(s("text", { x: x + side / 2, y: y + high / 2 + 4, "text-anchor": "middle", "font-size": 11, fill: e && !isBright(t, data.diverging) ? "#fdfdfd" : "#15181c", "pointer-events": "none" }, e ? text(e.value) : "–"));
       if (!e) return;
       const point = { x: x + side / 2, y: y + high / 2, ink: heat(t, data.diverging), line: { label: data.row_labels[i], missing: 0 }, where: `${data.x_label || "column"} ${data.column_labels[j]}`, estimate: e, seeds: [] };
       const show = () => {

@@ -6,7 +6,10 @@ export function number(v, digits = 4) {
   if (!finite(v)) return "–";
   if (Number.isInteger(v) && Math.abs(v) < 1e9) return v.toLocaleString("en-US");
   const size = Math.abs(v);
-  if (size !== 0 && (size < 1e-3 || size >= 1e7)) return v.toExponential(2).replace("e", " e");
+  if (size !== 0 && (size < 1e-4 || size >= 1e7)) {
+    const [front, power] = v.toExponential(Math.min(2, digits - 1)).split("e");
+    return `${Number(front)}×10${[...String(Number(power))].map((c) => (c === "-" ? "⁻" : "⁰¹²³⁴⁵⁶⁷⁸⁹"[c])).join("")}`;
+  }
   return String(Number(v.toPrecision(digits)));
 }
 

@@ -107,7 +107,7 @@ export function groups(root, { query, go, context }) {
     // Only what differs between groups of one arm (or model) has to be said beside its name.
     const kind = (row) => row.arm || row.model, kinds = new Map();
     for (const g of list) kinds.set(kind(g.row), [...(kinds.get(kind(g.row)) || []), g.row]);
-    const apart = new Map([...kinds].map(([name, some]) => [name, store.varying(some, new Set([...store.BESIDE, set.x]))]));
+    const apart = new Map([...kinds].map(([name, some]) => [name, telling(some, store.varying(some, new Set([...store.BESIDE, set.x])))]));
     const vary = [...new Set([...apart.values()].flat())];
     const total = new Map(), lost = new Map();
     for (const r of rows) {
@@ -121,6 +121,13 @@ export function groups(root, { query, go, context }) {
       one.waiting = total.get(one.group) - one.missing - one.seeds.size;
     }
     return { groups: list, vary, percent: lowest >= 0 && highest <= 1 && !/parameter|second|count|n_/.test(set.metric), twice };
+  }
+
+  // As few fields as tell the groups apart; how often training was watched only where nothing else does.
+  function telling(some, fields) {
+    const kept = [], apart = (names) => new Set(some.map((r) => JSON.stringify(names.map((f) => r[f] ?? null)))).size;
+    for (const f of [...fields].sort((a, b) => (a === "watch") - (b === "watch"))) if (apart([...kept, f]) > apart(kept)) kept.push(f);
+    return kept;
   }
 
   const summary = (states) => [...new Set(states)].map((st) => `${states.filter((t) => t === st).length} ${st}`).join(", ");
@@ -142,7 +149,7 @@ export function groups(root, { query, go, context }) {
       pick("metric", set.metric, known.map((m) => [m, `${shownName(m)} (${plural(measures[m].runs, "run")})`]), (v) => go({ metric: v, at: "", x: undefined, a: "", b: "" }), "pick-metric"),
       pick("against", set.x, xs, (v) => go({ x: v }), "pick-x"),
       Object.entries(measures[set.metric].at).filter(([name, values]) => name !== set.x && values.length > 1).map(([name, values]) =>
-        pick(name === "budget_share" ? "share of the budget" : name, set.at[name], values.map((v) => [String(v), String(v)]), (v) => go({ at: writeAt({ ...set.at, [name]: v }) }), `pick-${name}`)));
+        pick(name === "budget_share" ? "share of the budget" : name, set.at[name], values.map((v) => [String(v), name === "budget_share" ? `${100 * v} %` : String(v)]), (v) => go({ at: writeAt({ ...set.at, [name]: v }) }), `pick-${name}`)));
   }
 
   function lines(made) {
@@ -177,7 +184,7 @@ export function groups(root, { query, go, context }) {
       ? { kind: "Curves", ...shared, panels: [{ title: "", lines: drawn, x_label: set.x, x_log: spread ? 2 : null, x_down: false, marks: [], fits: [] }] }
       : { kind: "Bars", ...shared, categories, lines: drawn, x_label: set.x, marks: [] };
     put(plot, figure({ name: "groups", title, data, told: title, csvText: () => csv(made, set) },
-      { caption: `${Object.entries(set.at).filter(([k, v]) => k !== "budget_share" || v !== "1").map(([k, v]) => `${k} ${v}`).join(", ")}${all.length > few.length ? `. ${all.length} lines; the first ${few.length} are drawn. Filter to choose.` : ""}` }));
+      { level: 2, caption: `${Object.entries(set.at).filter(([k, v]) => k !== "budget_share" || v !== "1").map(([k, v]) => `${k} ${v}`).join(", ")}${all.length > few.length ? `. ${all.length} lines; the first ${few.length} are drawn. Filter to choose.` : ""}` }));
   }
 
   function csv(made, set) {

@@ -13,6 +13,8 @@ import * as saved from "./savedlook.js";
 const LETTERS = ["A", "B"];
 const COLOURS = { black: [0, 0, 0], grey: [128, 128, 128], white: [255, 255, 255], red: [180, 40, 40], green: [40, 130, 60], blue: [40, 70, 160] };
 
+const UNITS = { dx: (v) => `${v} px`, dy: (v) => `${v} px`, turn: (v) => `${v}°`, scale: (v) => `${Math.round(100 * v)} %` };
+
 export async function show(root, route, { follow, address, lab }) {
   let rows;
   if (STATIC) rows = await saved.open().then((l) => l?.rows || []);
@@ -29,7 +31,7 @@ export async function show(root, route, { follow, address, lab }) {
   if (!view.runs[0] || !rows.some((r) => r.run === view.runs[0])) view.runs[0] = view.runs[0] && !STATIC ? view.runs[0] : suggest(rows)[0];
   if (!view.runs[1]) view.runs[1] = suggest(rows, view.runs[0])[1];
 
-  let stock = null, last = null, closed = false, infos = [null, null];
+  let stock = null, last = null, closed = false, loading = true, infos = [null, null];
   const times = [];
   const board = stage({
     moved: (move) => { view.move = move; changed(); },
@@ -37,7 +39,7 @@ export async function show(root, route, { follow, address, lab }) {
     drawn: (ink) => { view.mode = "draw"; view.pixels = fromInk(ink); changed(); },
     dropped: (file) => takeFile(file),
   });
-  const controls = h("div.look-controls", {}), readout = h("p.readout", { "aria-live": "off" }), images = h("div.shelf", {}), scenes = h("div.shelf", {}), speed = h("span.speed", {});
+  const controls = h("div.look-controls", {}), readout = h("p.readout", { "aria-live": "off" }), images = h("div.shelf", {}), scenes = h("div.shelf", {}), speed = h("span.speed", { title: "From a change to what both models make of it: the median of the last ones" });
   const source = h("div.tabs.small", { role: "group", "aria-label": "Where the image comes from" });
   const notice = h("div", {});
   const panels = LETTERS.map((letter, i) => panel(letter, i));
@@ -79,7 +81,7 @@ export async function show(root, route, { follow, address, lab }) {
       if (times.length > 60) times.shift();
       const sorted = [...times].sort((a, b) => a - b), median = sorted[Math.floor(sorted.length / 2)];
       root.dataset.median = median.toFixed(1);
-      root.dataset.answers = String(Number(root.dataset.answers || 0) + 1);
+      if (!loading) root.dataset.answers = String(Number(root.dataset.answers || 0) + 1);
       put(speed, STATIC ? "from the saved grid" : `${median.toFixed(0)} ms`);
     } catch (error) {
       if (!closed && error.status) put(notice, h("p.note.bad", {}, error.message));
@@ -114,20 +116,21 @@ export async function show(root, route, { follow, address, lab }) {
     const names = stock?.classes || [];
     if (answer.label !== null && answer.label !== undefined && view.mode === "set") parts.push(h("b", {}, `${names[answer.label] ?? answer.label}`));
     else parts.push(h("b", {}, view.mode === "draw" ? "your drawing" : "your image"));
-    if (m.dx || m.dy) parts.push(`${Math.abs(m.dx)} px ${m.dx < 0 ? "left" : "right"}, ${Math.abs(m.dy)} ${m.dy < 0 ? "up" : "down"}`);
-    if (m.turn) parts.push(`turned ${m.turn}°`);
-    if (m.scale !== 1) parts.push(`size ${m.scale}`);
+    if (m.dx) parts.push(`${Math.abs(m.dx)} px ${m.dx < 0 ? "left" : "right"}`);
+    if (m.dy) parts.push(`${Math.abs(m.dy)} px ${m.dy < 0 ? "up" : "down"}`);
+    if (m.turn) parts.push(`turned ${Math.abs(m.turn)}° ${m.turn < 0 ? "clockwise" : "anticlockwise"}`);
+    if (m.scale !== 1) parts.push(`${Math.round(100 * m.scale)} % of its size`);
     put(readout, parts.flatMap((p, i) => [i ? ", " : "", p]), h("span.spacer", {}), speed);
   }
 
   function drawControls() {
     if (controls.contains(document.activeElement) && document.activeElement.type === "range") {
       for (const slider of controls.querySelectorAll("input")) slider.value = view.move[slider.name];
-      for (const out of controls.querySelectorAll("output")) out.textContent = view.move[out.dataset.of];
+      for (const out of controls.querySelectorAll("output")) out.textContent = UNITS[out.dataset.of](view.move[out.dataset.of]);
       return;
     }
     const size = stock?.size || 32;
-    const slider = (name, label, low, high, step) => h("label.slide", {}, h("span", {}, label), h("input", { type: "range", name, min: String(low), max: String(high), step: String(step), value: String(view.move[name]), oninput: (e) => { view.move = { ...view.move, [name]: Number(e.target.value) }; board.set({ move: view.move }); changed(); } }), h("output", { data: { of: name } }, String(view.move[name])));
+    const slider = (name, label, low, high, step) => h("label.slide", {}, h("span", {}, label), h("input", { type: "range", name, min: String(low), max: String(high), step: String(step), value: String(view.move[name]), oninput: (e) => { view.move = { ...view.move, [name]: Number(e.target.value) }; board.set({ move: view.move }); changed(); } }), h("output", { data: { of: name } }, UNITS[name](view.move[name])));
     const moved = Object.keys(STILL).some((k) => view.move[k] !== STILL[k]);
     put(controls, slider("dx", "right", -size / 2, size / 2, 1), slider("dy", "down", -size / 2, size / 2, 1), slider("turn", "turn", -180, 180, 5), slider("scale", "size", 0.3, 2, 0.05),
       h("button.quiet", { type: "button", disabled: !moved, onclick: () => { view.move = { ...STILL }; board.set({ move: view.move }); changed(); announce("the object is back in its place"); } }, "Put back"));
@@ -182,7 +185,7 @@ export async function show(root, route, { follow, address, lab }) {
   function panel(letter, i) {
     const choose = picker(letter, async (key) => { view.runs[i] = key; view.layers[i] = null; view.states[i] = ""; await loadModel(i); if (i === 0) await loadStock(); changed(); });
     const states = h("div.states", {}), logits = h("div.logits", {}), maps = h("div.maps", {}), attends = h("div.attends", {}), centre = h("div.centres", {});
-    const root = h("article.model-panel", { "aria-label": `Model ${letter}` }, choose.root, states, logits, attends, centre, maps);
+    const root = h("article.model-panel", { "aria-label": `Model ${letter}` }, h("h2.unseen", {}, `Model ${letter}`), choose.root, states, logits, attends, centre, maps);
     return {
       root,
       failed() {
@@ -282,10 +285,13 @@ export async function show(root, route, { follow, address, lab }) {
   if (!STATIC) put(readout, "Loading the models; the first time takes a few seconds…");
   (async () => {
     await loadModel(0);
+    if (closed) return;
+    if (infos[0]) await loadStock(); // the image and what A makes of it, while B is loaded
     await loadModel(1);
     if (closed) return;
+    loading = false;
     panels.forEach((p) => p.refresh());
-    if (infos[0]) await loadStock();
+    if (infos[0]) changed();
     else put(readout, "There is no image while model A cannot be shown; choose another.");
   })();
   const off = store.onRows(() => { rows = STATIC ? rows : candidates(lab); panels.forEach((p) => p.refresh()); });

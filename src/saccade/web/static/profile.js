@@ -33,7 +33,7 @@ export async function show(root, route, { follow, lab }) {
     const chosen = [a, b].filter(Boolean).map((n) => profiles.find((p) => p.id === n)), fine = chosen.filter((p) => !p.error);
     put(root, head, h("div.controls", {}, pick("a", a), ids.length > 1 ? pick("b", b, true) : null),
       chosen.filter((p) => p.error).map((p) => h("p.note.bad", {}, p.error)),
-      fine.length ? [unlike(fine), who(fine), table(fine), skipped(fine)] : null);
+      fine.length ? [unlike(fine), who(fine), h("h2.unseen", {}, "Questions and answers"), table(fine), h("p.quiet-note", {}, "Points with their 95 % intervals, percentages and shares from 0 to 100 %, differences around a dotted zero. Right then: the accuracy on the changed images."), skipped(fine)] : null);
   }
 }
 

@@ -1,6 +1,6 @@
 // One run: how far it is or how it ended, its curve, what was asked, where it ran, what was measured.
 
-import { badge, copyable, h, put } from "./dom.js";
+import { badge, copyable, h, renew } from "./dom.js";
 import { STATIC, get } from "./data.js";
 import { ago, duration, number, plural, value } from "./format.js";
 import { figure } from "./figure.js";
@@ -9,7 +9,7 @@ import { SIGNS, progress } from "./runs.js";
 
 export async function show(root, route, { address }) {
   const key = route.parts[0] || "";
-  let run = await get(`run/${key}`), timer = 0, closed = false;
+  let run = await get(`run/${key}`), timer = 0, closed = false, seen = {}; // seen: how the figure is looked at
   draw();
   const again = async () => {
     try {
@@ -26,7 +26,7 @@ export async function show(root, route, { address }) {
 
   function draw() {
     const name = run.arm || run.model || key;
-    put(root,
+    renew(root,
       h("header.head", {},
         h("p.over", {}, h("a", { href: "#/runs" }, "Runs"), ` / ${key}`),
         h("h1", {}, name, run.seed !== undefined ? h("span.light-part", {}, ` seed ${run.seed}`) : null),
@@ -62,13 +62,13 @@ export async function show(root, route, { address }) {
     const lines = splits.map((split, i) => {
       const points = run.curve.filter((p) => p.split === split);
       return {
-        label: split === "online" ? "on each batch before it was learned" : `on ${split} (${points[0].n} images)`, family: families[split] || ["cnn", "attention", "vit"][i % 3], dash: split === "online" ? "dotted" : "solid", shade: 0.5, missing: 0, why: "",
+        label: split === "online" ? "on each batch before it was learned" : `on ${split} (${points[0].n} images)`, family: families[split] || ["cnn", "attention", "vit"][i % 3], dash: split === "online" ? "dotted" : "solid", shade: 0.5, missing: 0, why: "", single: true,
         x: points.map((p) => p.images), estimates: points.map((p) => ({ value: p.accuracy, low: null, high: null, n: 1, method: "t", level: 0.95 })), seeds: points.map(() => []),
       };
     });
     const data = { kind: "Curves", title: "Accuracy while training", y_label: "accuracy", y_log: false, y_percent: true, note: "", panels: [{ title: "", lines, x_label: "images seen", x_log: null, x_down: false, marks: [], fits: [] }] };
     const rows = [["images", "split", "accuracy", "n"], ...run.curve.map((p) => [p.images, p.split, p.accuracy, p.n])];
-    return figure({ name: `curve-${key}`, title: "Accuracy while training", data, told: `last: ${splits.map((sp) => { const last = run.curve.filter((p) => p.split === sp).pop(); return `${sp} ${(100 * last.accuracy).toFixed(1)} %`; }).join(", ")}`, csvText: () => rows.map((r) => r.join(",")).join("\n") + "\n" }, { caption: run.state === "running" ? "This figure grows while the run trains." : "" });
+    return figure({ name: `curve-${key}`, title: "Accuracy while training", data, told: `last: ${splits.map((sp) => { const last = run.curve.filter((p) => p.split === sp).pop(); return `${sp} ${(100 * last.accuracy).toFixed(1)} %`; }).join(", ")}`, csvText: () => rows.map((r) => r.join(",")).join("\n") + "\n" }, { ...seen, level: 2, onview: (view) => (seen = view), caption: run.state === "running" ? "This figure grows while the run trains." : "" });
   }
 
   function look() {
@@ -82,7 +82,7 @@ export async function show(root, route, { address }) {
     return h("section", {}, h("h2", {}, "Measured"), blocks.map((m) => {
       const names = [...new Set(m.rows.flatMap((r) => Object.keys(r.at)))].filter((n) => n !== "budget_share" || m.rows.some((r) => r.at[n] !== m.share));
       const rows = m.rows.slice(0, 600);
-      return h("details", { open: blocks.length < 3 && rows.length < 14 }, h("summary", {}, `${m.probe}`, m.share < 1 ? ` at ${100 * m.share} % of the budget` : "", h("small", {}, ` ${plural(m.rows.length, "row")}${m.images ? `, ${plural(m.images, "image")}` : ""}`)),
+      return h("details", { open: m.share === 1 && m.probe !== "training" && rows.length < 14 }, h("summary", {}, `${m.probe}`, m.share < 1 ? ` at ${100 * m.share} % of the budget` : "", h("small", {}, ` ${plural(m.rows.length, "row")}${m.images ? `, ${plural(m.images, "image")}` : ""}`)),
         h("div.scroll", { tabindex: "0", role: "region", "aria-label": m.probe }, h("table.numbers", {},
           h("thead", {}, h("tr", {}, ["metric", ...names, "value", "n"].map((t) => h("th", { scope: "col" }, t)))),
           h("tbody", {}, rows.map((r) => h("tr", {}, h("th", { scope: "row" }, r.metric), names.map((n) => h("td", {}, value(r.at[n]))), h("td", {}, number(r.value, 5)), h("td", {}, number(r.n))))))));
@@ -92,7 +92,7 @@ export async function show(root, route, { address }) {
   function settings() {
     const spec = run.spec;
     if (!spec) return null;
-    const part = (title, entries) => (entries.length ? [h("h4", {}, title), h("dl", {}, entries.map(([k, v]) => [h("dt", {}, k), h("dd", {}, value(v))]))] : null);
+    const part = (title, entries) => (entries.length ? [h("h3.minor", {}, title), h("dl", {}, entries.map(([k, v]) => [h("dt", {}, k), h("dd", {}, value(v))]))] : null);
     return h("section", {}, h("h2", {}, "What was asked"),
       part("Model", [["model", spec.model], ...Object.entries(spec.model_args)]),
       part("Data", [["data", spec.data], ...Object.entries(spec.data_args)]),
@@ -104,12 +104,15 @@ export async function show(root, route, { address }) {
     if (!facts || !Object.keys(facts).length) return null;
     const sums = facts.data || {};
     return h("section", {}, h("h2", {}, "Where it ran"),
-      h("dl", {}, Object.entries(facts).filter(([k]) => k !== "data").map(([k, v]) => [h("dt", {}, k), h("dd", {}, value(v))])),
-      Object.keys(sums).length ? [h("h4", {}, "Data, by the first half of their SHA-256"), h("dl.mono", {}, Object.entries(sums).flatMap(([name, arrays]) => Object.entries(arrays).map(([k, v]) => [h("dt", {}, `${name} ${k}`), h("dd", {}, h("code", {}, v))])))] : null);
+      h("dl", {}, Object.entries(facts).filter(([k, v]) => k !== "data" && says(v)).map(([k, v]) => [h("dt", {}, k), h("dd", {}, value(v))])),
+      Object.keys(sums).length ? [h("h3.minor", {}, "Data, by the first half of their SHA-256"), h("dl.mono", {}, Object.entries(sums).flatMap(([name, arrays]) => Object.entries(arrays).map(([k, v]) => [h("dt", {}, `${name} ${k}`), h("dd", {}, h("code", {}, v))])))] : null);
   }
 
   function log() {
     if (!run.log.length) return null;
-    return h("details", {}, h("summary", {}, `Log: ${plural(run.log.length, "event")}`), h("ul.log", {}, run.log.map((e) => h("li", {}, h("time", {}, e.time ? new Date(1000 * e.time).toISOString().replace("T", " ").slice(0, 19) : ""), ` ${e.event} `, h("small", {}, Object.entries(e).filter(([k]) => !["time", "event", "trace"].includes(k)).map(([k, v]) => `${k} ${value(v)}`).join(", ")), e.trace ? h("pre", {}, e.trace) : null))));
+    return h("details", {}, h("summary", {}, `Log: ${plural(run.log.length, "event")}`), h("ul.log", {}, run.log.map((e) => h("li", {}, h("time", {}, e.time ? new Date(1000 * e.time).toISOString().replace("T", " ").slice(0, 19) : ""), ` ${e.event} `, h("small", {}, Object.entries(e).filter(([k]) => !["time", "event", "trace", "pid"].includes(k)).map(([k, v]) => `${k} ${value(v)}`).join(", ")), e.trace ? h("pre", {}, e.trace) : null))));
   }
 }
+
+// Whether there is anything to show: nothing came from outside the package is {code: {}, content: {}}.
+const says = (v) => v !== null && v !== "" && (typeof v !== "object" || Object.values(v).some(says));

@@ -124,12 +124,12 @@ export async function show(root, route, context) {
   open();
   const off = store.onRows(refresh);
   return {
-    title: "Runs",
+    title: page === "groups" ? "Groups of seeds" : "Runs",
     close: () => { off(); view?.close?.(); },
     update: (next) => {
       query = { ...next.query };
       search.value = query.q || "";
-      if (next.page !== page) { page = next.page; open(); } else refresh();
+      if (next.page !== page) { page = next.page; document.title = `${page === "groups" ? "Groups of seeds" : "Runs"} · saccade explorer`; open(); } else refresh();
       drawTabs();
       return true;
     },
@@ -149,7 +149,7 @@ function list(root, context) {
   function columns() {
     const vary = store.common(rows.length > SAMPLE ? rows.filter((_, i) => i % Math.ceil(rows.length / SAMPLE) === 0) : rows, store.BESIDE).filter((f) => f !== "model" && f !== "data");
     const arms = rows.some((r) => r.arm), datas = new Set(rows.slice(0, SAMPLE).map((r) => r.data)).size > 1;
-    return ["state", arms ? "arm" : "model", ...(arms ? ["model"] : []), ...(datas ? ["data"] : []), "seed", "seconds", "started", ...vary.slice(0, 5)];
+    return ["state", arms ? "arm" : "model", ...(arms ? ["model"] : []), ...(datas ? ["data"] : []), "seed", ...["seconds", "started"].filter((f) => rows.some((r) => r[f] !== undefined)), ...vary.slice(0, arms && datas ? 4 : 5)];
   }
 
   // All rows are put in order once; a filter then only leaves some out.
@@ -174,9 +174,11 @@ function list(root, context) {
     });
   }
 
+  const titleOf = (f) => (f === "seconds" ? "trained for" : f);
+
   function paintHead() {
     put(head, fields.map((f, k) => h("th", { scope: "col", class: `f-${f}${k === 1 ? " f-main" : ""}`, "aria-sort": order.field === f ? (order.down ? "descending" : "ascending") : null },
-      h("button.sort", { type: "button", onclick: () => { order = { field: f, down: order.field === f ? !order.down : ["started", "seconds"].includes(f) }; sort(); paintHead(); paint(); announce(`sorted by ${f}`); } }, f, h("i", { "aria-hidden": "true" }, order.field === f ? (order.down ? " ↓" : " ↑") : "")))));
+      h("button.sort", { type: "button", onclick: () => { order = { field: f, down: order.field === f ? !order.down : ["started", "seconds"].includes(f) }; sort(); paintHead(); paint(); announce(`sorted by ${titleOf(f)}`); } }, titleOf(f), h("i", { "aria-hidden": "true" }, order.field === f ? (order.down ? " ↓" : " ↑") : "")))));
   }
 
   function paint() {

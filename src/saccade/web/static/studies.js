@@ -1,6 +1,6 @@
 // All studies: what each asks, what this lab has of it, and what came out.
 
-import { h, put, copyable } from "./dom.js";
+import { h, renew, copyable } from "./dom.js";
 import { STATIC, get } from "./data.js";
 import { inLab, plural } from "./format.js";
 import { onChange } from "./live.js";
@@ -19,7 +19,7 @@ export async function show(root, route, { address, lab }) {
   function draw(cards) {
     if (!STATIC && cards.some((c) => c.sittings.some((t) => t.judging))) timer = setTimeout(again, 1500);
     const have = cards.filter((c) => c.sittings.length), not = cards.filter((c) => !c.sittings.length);
-    put(root,
+    renew(root,
       h("header.head", {},
         h("p.over", {}, lab.root),
         h("h1", {}, have.length ? "What this lab has found" : "An empty lab"),

@@ -1,6 +1,6 @@
 // One study at one scale: verdict by verdict, figure by figure, and everything behind them.
 
-import { badge, copyable, h, put, s } from "./dom.js";
+import { badge, copyable, h, put, renew, s } from "./dom.js";
 import { get, href } from "./data.js";
 import { duration, finite, inLab, interval, number, p as asP, plural, value } from "./format.js";
 import { figure } from "./figure.js";
@@ -37,7 +37,7 @@ export async function show(root, route, { address, follow, lab }) {
   function draw() {
     const at = window.scrollY;
     const mine = cards.find((c) => c.name === name);
-    put(root,
+    renew(root,
       doc.loud ? h("p.loud", { role: "note" }, doc.loud) : null,
       h("header.head", {},
         h("p.over", {}, h("a", { href: "#/" }, "Studies"), ` / ${doc.study}`),
@@ -102,7 +102,7 @@ export async function show(root, route, { address, follow, lab }) {
   function gaps(list) {
     const by = new Map();
     for (const g of list) by.set(g.why, [...(by.get(g.why) || []), g]);
-    return h("details.quiet", {}, h("summary", {}, `${plural(list.length, "run")} without a result`),
+    return h("details.quiet.gaps", {}, h("summary", {}, `${plural(list.length, "run")} without a result`),
       h("ul", {}, [...by].map(([why, some]) => h("li", {}, `${why}: `, some.slice(0, 60).map((g, i) => [i ? ", " : "", h("a", { href: address("run", [g.run]) }, `${g.arm} seed ${g.seed}`)])))));
   }
 
@@ -131,7 +131,7 @@ export async function show(root, route, { address, follow, lab }) {
       doc.choices.length ? h("div.scroll", { tabindex: "0", role: "region", "aria-label": "Open choices" }, h("table", {},
         h("thead", {}, h("tr", {}, ["choice", "taken", "alternatives", "about"].map((t) => h("th", { scope: "col" }, t)))),
         h("tbody", {}, doc.choices.map((c) => h("tr", {}, h("th", { scope: "row" }, h("code", {}, c.name)),
-          h("td", {}, h("code", {}, value(c.taken)), JSON.stringify(c.taken) === JSON.stringify(c.default) ? null : h("small", {}, `default: ${value(c.default)}`)),
+          h("td", {}, c.taken === "" ? "–" : h("code", {}, value(c.taken)), JSON.stringify(c.taken) === JSON.stringify(c.default) ? null : h("small", {}, `default: ${value(c.default)}`)),
           h("td", {}, c.known.filter((k) => JSON.stringify(k) !== JSON.stringify(c.taken)).map(value).join(", ") || "any"), h("td", {}, c.about))))))
         : h("p", {}, "The paper leaves nothing open that this study had to choose."));
   }
