@@ -344,9 +344,8 @@ class Planned:
         todo = self.todo
         text = f"{len(todo.tasks)} runs, {len(todo.complete)} already in the lab, {len(todo.todo)} to do"
         if todo.todo:
-            text += (
-                f", about {terminal.duration(self.seconds)} on {self.places[0]}, {len(self.places)} jobs{self.cluster}"
-            )
+            workers = f"{self.places[0]}, {len(self.places)} jobs{self.cluster}"
+            text += f", about {terminal.duration(self.seconds)} on {workers}"
         return text
 
 
