@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 from saccade.layers import kernels
 from saccade.layers.kernels import neighbourhoods
 
+KERNELS = (
+    *((kernels, name) for name in ("short_heads", "few_tokens", "conv_pool", "paste")),
+    *((neighbourhoods, name) for name in ("aggregation", "pairwise")),
+)
+
 
 @contextlib.contextmanager
 def without_kernels() -> Iterator[None]:
-    kept = (kernels.short_heads, kernels.conv_pool, kernels.paste, neighbourhoods.aggregation, neighbourhoods.pairwise)
-    kernels.short_heads = lambda width: None  # type: ignore[assignment]
-    kernels.conv_pool = lambda channels, out, size: None  # type: ignore[assignment]
-    kernels.paste = lambda: None  # type: ignore[assignment]
-    neighbourhoods.aggregation = lambda: None  # type: ignore[assignment]
-    neighbourhoods.pairwise = lambda inner, shared: None  # type: ignore[assignment]
+    kept = [getattr(module, name) for module, name in KERNELS]
+    for module, name in KERNELS:
+        setattr(module, name, _none)
     try:
         yield
     finally:
-        (kernels.short_heads, kernels.conv_pool, kernels.paste, neighbourhoods.aggregation, neighbourhoods.pairwise) = (
-            kept
-        )
+        for (module, name), kernel in zip(KERNELS, kept, strict=True):
+            setattr(module, name, kernel)
+
+
+def _none(*_: Any) -> None:
+    return None

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from saccade import rng
 from saccade.data.images import Pasted
-from saccade.layers import conv_pool, kernels, local_aggregation, pairwise_attention, short_heads
+from saccade.layers import conv_pool, few_tokens, kernels, local_aggregation, pairwise_attention, short_heads
 from saccade.layers.kernels import neighbourhoods
 
 CHECKS = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
@@ -65,6 +65,18 @@ def heads(draw: torch.Generator) -> None:
     same(short_heads.attend, short_heads.dense, q, k, v)
 
 
+def tokens(draw: torch.Generator) -> None:
+    n, count, each, width = some(draw, 1, 3), some(draw, 1, 128), some(draw, 1, 3), some(draw, 1, 70)
+    x = normal(draw, n, count, 3 * each * width)
+    same(lambda x: few_tokens.attend(x, each, native=True), lambda x: few_tokens.attend(x, each, native=False), x)
+    parts = [normal(draw, n, count, each * width) for _ in range(3)]
+    same(
+        lambda *x: few_tokens.attend_apart(*x, each, native=True),
+        lambda *x: few_tokens.attend_apart(*x, each, native=False),
+        *parts,
+    )
+
+
 def convolution(draw: torch.Generator) -> None:
     channels, out, size = some(draw, 1, 16), some(draw, 1, 16), some(draw, 1, 7)
     x = normal(draw, some(draw, 1, 6), channels, some(draw, size + 1, size + 14), some(draw, size + 1, size + 14))
@@ -111,7 +123,7 @@ def main() -> None:
         outside()
         return
     for trial in range(int(sys.argv[1])):
-        for one in (paste, heads, convolution, aggregation, pairwise):
+        for one in (paste, heads, tokens, convolution, aggregation, pairwise):
             one(rng.stream(trial, one.__name__))
     print("clean")
 

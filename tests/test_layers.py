@@ -97,6 +97,7 @@ def test_where_there_is_a_compiler_every_kernel_builds():
     assert not kernels.why_not()
     built = {
         "short_heads.c": kernels.short_heads(6),
+        "few_tokens.c": kernels.few_tokens(),
         "conv_pool.c": kernels.conv_pool(3, 6, 5),
         "paste.c": kernels.paste(),
         "pairwise.c": neighbourhoods.pairwise(4, 2),

@@ -23,6 +23,7 @@ DATA = (
     "web/static/main.js",
     "layers/kernels/paste.c",
     "layers/kernels/rows.h",
+    "layers/kernels/product.h",
     "shipped/cnn_x64.safetensors",
     "shipped/cnn_x64.json",
     "py.typed",

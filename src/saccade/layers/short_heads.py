@@ -19,7 +19,6 @@ from torch.nn import functional as F
 from saccade.layers import kernels
 
 WIDEST = 16  # the kernel takes half the time of `Recompute` at this width; wider is not tried
-WIDEST_FUSED = 12  # beyond this width torch's own fused attention is as fast
 STEP = 16  # the kernel wants rows of a multiple of this many tokens
 LOG2_E, LN_2 = 1.4426950408889634, 0.6931471805599453  # both fast paths work in powers of two
 FEWEST = 64  # below this many tokens the dense map fits in cache anyway
@@ -42,14 +41,14 @@ def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     width, tokens = q.shape[2:]
     if tokens < FEWEST:
         return dense(q, k, v)
-    fast = all(has_kernel(t, width, WIDEST) for t in (q, k, v))
+    fast = all(_has_kernel(t, width) for t in (q, k, v))
     q = q * (LOG2_E * width**-0.5)
     return Native.apply(q, k, v) if fast else Recompute.apply(q, k, v)
 
 
-def has_kernel(x: Tensor, width: int, widest: int = WIDEST_FUSED) -> bool:
+def _has_kernel(x: Tensor, width: int) -> bool:
     """Whether attention on such numbers in heads of this width should run in C."""
-    return kernels.takes(x) and width <= widest and kernels.short_heads(width) is not None
+    return kernels.takes(x) and width <= WIDEST and kernels.short_heads(width) is not None
 
 
 class Recompute(torch.autograd.Function):

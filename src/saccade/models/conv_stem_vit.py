@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from saccade.arguments import Chance, Depth, Width
+from saccade.layers.few_tokens import attend_apart
 from saccade.layers.passes import Passes, switches
 from saccade.models.resnet18 import BasicBlock
 from saccade.models.shells import SIDE, grid
@@ -38,20 +39,24 @@ class Block(nn.Module):
         if keys is not None:
             return keys
         assert self.key is not None, "this block has no keys of its own and must be given some"
-        return self.split(self.key(z))
+        return self.key(z)
 
     def forward(self, x: Tensor, keys: Any = None) -> tuple[Tensor, Any]:
         z = self.norm1(x)
         keys = self.keys(z, keys)
-        seen = F.scaled_dot_product_attention(
-            self.split(self.query(z)), keys, self.split(self.value(z)), dropout_p=self.dropout if self.training else 0.0
-        )
-        z = self.norm2(z + self.out(rearrange(seen, "n e t c -> n t (e c)")))
+        q, v = self.query(z), self.value(z)
+        if self.training and self.dropout:
+            q, k, v = (self.split(t) for t in (q, keys, v))
+            seen = F.scaled_dot_product_attention(q, k, v, dropout_p=self.dropout)
+            seen = rearrange(seen, "n e t c -> n t (e c)")
+        else:
+            seen = attend_apart(q, keys, v, self.heads, native=self.training)
+        z = self.norm2(z + self.out(seen))
         return z + self.mlp(z), keys
 
     def maps(self, x: Tensor, keys: Any = None) -> list[Tensor]:
         z = self.norm1(x)
-        q, k = self.split(self.query(z)), self.keys(z, keys)
+        q, k = self.split(self.query(z)), self.split(self.keys(z, keys))
         return [torch.softmax(q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5, -1)]
 
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from saccade.arguments import Chance, Depth, Range, Width
+from saccade.layers.few_tokens import attend
 from saccade.layers.readout_block import class_token_attention
 from saccade.registry import model
 from saccade.spec import SaccadeError
@@ -48,8 +49,10 @@ class Attention(nn.Module):
         return tuple(rearrange(self.qkv(x), "n t (s h w) -> s n h t w", s=3, h=self.heads))
 
     def forward(self, x: Tensor) -> Tensor:
+        if not (self.training and self.attention_dropout):
+            return self.drop(self.out(attend(self.qkv(x), self.heads, native=self.training)))
         q, k, v = self.split(x)
-        mixed = F.scaled_dot_product_attention(q, k, v, dropout_p=self.attention_dropout if self.training else 0.0)
+        mixed = F.scaled_dot_product_attention(q, k, v, dropout_p=self.attention_dropout)
         return self.drop(self.out(rearrange(mixed, "n h t w -> n t (h w)")))
 
     def of_first(self, x: Tensor) -> Tensor:

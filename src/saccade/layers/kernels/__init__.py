@@ -77,6 +77,16 @@ def short_heads(width: int) -> ctypes.CDLL | None:
 
 
 @functools.cache
+def few_tokens() -> ctypes.CDLL | None:
+    """The attention kernel for few tokens, or None where it cannot be built."""
+    library = load("few_tokens.c", ())
+    if library is not None:
+        library.forward.argtypes = [ADDRESS] * 5 + [NUMBER] * 4 + [STRIDE] * 2
+        library.backward.argtypes = [ADDRESS] * 8 + [NUMBER] * 4 + [STRIDE] * 2
+    return library
+
+
+@functools.cache
 def conv_pool(channels: int, out: int, size: int) -> ctypes.CDLL | None:
     """Convolution, ReLU and pooling for these channels and this side of a patch, or None where it cannot be built."""
     library = load("conv_pool.c", (f"-DC={channels}", f"-DO={out}", f"-DK={size}"))

@@ -8,11 +8,10 @@
  * matrices whose sums stay in registers. Going row by row over all keys takes twice the time: keys, values and
  * their gradients, 75 kB for 784 tokens of 6 channels, then come from the second cache for every row.
  */
-#include <math.h>
 #include <string.h>
+#include "powers.h"
 
 enum { ROWS = 32, LINE = 64, FEW = W <= 6 ? W : 4 }; /* FEW channels: their 2 FEW sums fit in 16 registers */
-#define INLINE static inline __attribute__((always_inline))
 #ifdef __AVX__
 #define LANES 8
 #else
@@ -23,17 +22,6 @@ typedef float vec __attribute__((vector_size(4 * LANES), aligned(4), may_alias))
 /* Volatile, or gcc fetches a value again for each of its uses, and fetching is what there is least time for. */
 INLINE vec load(const float *from) { return *(const volatile vec *)from; }
 INLINE void store(float *to, vec x) { *(vec *)to = x; }
-
-/* 2^x for x <= 0, relative error below 2e-7; 0 below -127. Unlike exp2f it vectorises. The polynomial is a minimax
- * fit on [-1/2, 1/2] of our own; a degree less gives 3e-6. A limit on the exponent is cheaper than one on x. */
-INLINE float power_of_two(float x) {
-    float n = rintf(x), f = x - n;
-    float p = fmaf(fmaf(0.001326472731307149f, f, 0.009671512991189957f), f, 0.05550733581185341f);
-    p = fmaf(fmaf(fmaf(p, f, 0.24022242426872253f), f, 0.6931470036506653f), f, 1.0f);
-    int exponent = (int)n + 127;
-    union { int bits; float value; } scale = { (exponent < 0 ? 0 : exponent) << 23 };
-    return p * scale.value;
-}
 
 /* c[y][l] = sum_t a(y, t) b[t][l] for m rows and n lanes, or added to c. a(y, t) is at y * ay + t * at. */
 INLINE void product(int add, int m, float *c, long cs, const float *a, long ay, long at, const float *b, long bs,
