@@ -10,7 +10,7 @@ from saccade.layers import kernels
 from saccade.layers.kernels import neighbourhoods
 
 KERNELS = (
-    *((kernels, name) for name in ("short_heads", "few_tokens", "conv_pool", "paste")),
+    *((kernels, name) for name in ("short_heads", "few_tokens", "token_maps", "conv_pool", "paste")),
     *((neighbourhoods, name) for name in ("aggregation", "pairwise")),
 )
 

@@ -12,7 +12,15 @@ from torch import Tensor
 
 from saccade import rng
 from saccade.data.images import Pasted
-from saccade.layers import conv_pool, few_tokens, kernels, local_aggregation, pairwise_attention, short_heads
+from saccade.layers import (
+    conv_pool,
+    few_tokens,
+    kernels,
+    local_aggregation,
+    pairwise_attention,
+    short_heads,
+    token_maps,
+)
 from saccade.layers.kernels import neighbourhoods
 
 CHECKS = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
@@ -77,6 +85,15 @@ def tokens(draw: torch.Generator) -> None:
     )
 
 
+def maps(draw: torch.Generator) -> None:
+    wide, inside, out = (some(draw, 1, 70) for _ in range(3))
+    first, second, norm = torch.nn.Linear(wide, inside), torch.nn.Linear(inside, out), torch.nn.LayerNorm(wide)
+    both, x = torch.nn.Sequential(first, torch.nn.GELU(), second), normal(draw, some(draw, 1, 200), wide)
+    plus = normal(draw, len(x), out)
+    same(lambda x, p: token_maps.mlp(x, both, norm, p), lambda x, p: both(norm(x)) + p, x, plus)
+    same(lambda x: token_maps.linear(x, first, norm), lambda x: first(norm(x)), x)
+
+
 def convolution(draw: torch.Generator) -> None:
     channels, out, size = some(draw, 1, 16), some(draw, 1, 16), some(draw, 1, 7)
     x = normal(draw, some(draw, 1, 6), channels, some(draw, size + 1, size + 14), some(draw, size + 1, size + 14))
@@ -123,7 +140,7 @@ def main() -> None:
         outside()
         return
     for trial in range(int(sys.argv[1])):
-        for one in (paste, heads, tokens, convolution, aggregation, pairwise):
+        for one in (paste, heads, tokens, maps, convolution, aggregation, pairwise):
             one(rng.stream(trial, one.__name__))
     print("clean")
 

@@ -13,6 +13,7 @@ import torch
 from einops import rearrange
 from torch import Tensor, nn
 
+from saccade.layers.token_maps import mlp
 from saccade.spec import SaccadeError
 
 Mixer = Callable[[int, int, int], nn.Module]  # width, side of the map, number of the block in its stage
@@ -84,7 +85,9 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.drop(self.mix(x))
-        return x + self.drop(self.mlp(self.norm(x)))
+        if self.training and self.drop.rate:
+            return x + self.drop(self.mlp(self.norm(x)))
+        return mlp(self.norm(x), self.mlp, plus=x)
 
 
 class Merge(nn.Module):

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from saccade.layers.depthwise import check_side, pairs
+from saccade.layers.token_maps import linear
 from saccade.spec import SaccadeError
 
 FAR = -100.0  # added to the score of two positions that lie together only because the map was rolled
@@ -66,7 +67,7 @@ class WindowAttention(nn.Module):
         _fits(h, w, self.window)
         if not self.shared:
             check_side(self.side, h, w)
-        y = self.qkv(self.norm(x))
+        y = linear(x, self.qkv, self.norm)
         if self.shift:
             y = y.roll((-self.shift, -self.shift), (1, 2))
         parts = rearrange(

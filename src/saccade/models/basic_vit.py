@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from saccade.arguments import Depth, Width
 from saccade.layers.few_tokens import attend
 from saccade.layers.readout_block import class_token_attention
+from saccade.layers.token_maps import linear, mlp
 from saccade.registry import model
 from saccade.spec import SaccadeError
 
@@ -33,8 +34,8 @@ class Block(nn.Module):
         return tuple(rearrange(self.qkv(self.norm1(x)), "n t (s h w) -> s n h t w", s=3, h=self.heads))
 
     def forward(self, x: Tensor) -> Tensor:
-        x = x + self.out(attend(self.qkv(self.norm1(x)), self.heads, native=self.training))
-        return x + self.mlp(self.norm2(x))
+        x = linear(attend(linear(x, self.qkv, self.norm1), self.heads, native=self.training), self.out, plus=x)
+        return mlp(x, self.mlp, self.norm2, plus=x)
 
     def class_token(self, x: Tensor) -> Tensor:
         """The same, for token 0 alone: (n, dim)."""

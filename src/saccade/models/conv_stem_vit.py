@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from saccade.arguments import Chance, Depth, Width
 from saccade.layers.few_tokens import attend_apart
 from saccade.layers.passes import Passes, switches
+from saccade.layers.token_maps import linear, mlp
 from saccade.models.resnet18 import BasicBlock
 from saccade.models.shells import SIDE, grid
 from saccade.registry import model
@@ -51,8 +52,8 @@ class Block(nn.Module):
             seen = rearrange(seen, "n e t c -> n t (e c)")
         else:
             seen = attend_apart(q, keys, v, self.heads, native=self.training)
-        z = self.norm2(z + self.out(seen))
-        return z + self.mlp(z), keys
+        z = self.norm2(linear(seen, self.out, plus=z))
+        return mlp(z, self.mlp, plus=z), keys
 
     def maps(self, x: Tensor, keys: Any = None) -> list[Tensor]:
         z = self.norm1(x)

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from saccade.layers.content_attention import ContentAttention
 from saccade.layers.passes import Passes
 from saccade.layers.position_attention import LearnedPositionAttention, QuadraticAttention
+from saccade.layers.token_maps import linear, mlp
 from saccade.spec import SaccadeError
 
 Shell = Literal["original", "reproduction"]
@@ -33,6 +34,7 @@ class Block(nn.Module):
         self.dense = nn.Linear(dim, dim) if self.original else nn.Identity()
         self.norm1, self.norm2 = (nn.LayerNorm(dim, eps=1e-12) for _ in range(2))
         self.wide, self.narrow = nn.Linear(dim, hidden), nn.Linear(hidden, dim)
+        self.gate = nn.GELU() if self.original else nn.ReLU()
 
     def forward(self, x: Tensor, keys: Any = None) -> tuple[Tensor, Any]:
         if isinstance(self.attention, ContentAttention):
@@ -40,9 +42,11 @@ class Block(nn.Module):
             seen = self.attention(x, keys)
         else:
             seen = self.attention(x)
-        u = self.norm1(x + F.dropout(self.dense(seen), self.dropout, self.training))
-        inner = F.gelu(self.wide(u)) if self.original else F.relu(self.wide(u))
-        return self.norm2(u + F.dropout(self.narrow(inner), self.dropout, self.training)), keys
+        if self.training and self.dropout:
+            u = self.norm1(x + F.dropout(self.dense(seen), self.dropout))
+            return self.norm2(u + F.dropout(self.narrow(self.gate(self.wide(u))), self.dropout)), keys
+        u = self.norm1(linear(seen, self.dense, plus=x) if isinstance(self.dense, nn.Linear) else x + seen)
+        return self.norm2(mlp(u, nn.Sequential(self.wide, self.gate, self.narrow), plus=u)), keys
 
     def maps(self, x: Tensor, keys: Any = None) -> list[Tensor]:
         if isinstance(self.attention, ContentAttention):

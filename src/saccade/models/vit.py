@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from saccade.arguments import Chance, Depth, Range, Width
 from saccade.layers.few_tokens import attend
 from saccade.layers.readout_block import class_token_attention
+from saccade.layers.token_maps import mlp
 from saccade.registry import model
 from saccade.spec import SaccadeError
 
@@ -97,13 +98,13 @@ class Block(nn.Module):
     def join(self, x: Tensor, seen: Tensor) -> Tensor:
         if self.form == "v1":
             x = x + seen
-            return x + self.mlp(self.norm2(x))
+            return mlp(x, self.mlp, self.norm2, plus=x)
         if self.form == "v2":
             x = self.norm1(x + seen)
-            return self.norm2(x + self.mlp(x))
+            return self.norm2(mlp(x, self.mlp, plus=x))
         if self.form == "v3":
-            return x + seen + self.mlp(self.norm2(x))
-        return x + self.mlp(self.norm2(seen))
+            return mlp(x, self.mlp, self.norm2, plus=x + seen)
+        return mlp(seen, self.mlp, self.norm2, plus=x)
 
 
 class ViT(nn.Module):

@@ -87,6 +87,16 @@ def few_tokens() -> ctypes.CDLL | None:
 
 
 @functools.cache
+def token_maps() -> ctypes.CDLL | None:
+    """Norm, linear maps and GELU of tokens, or None where it cannot be built."""
+    library = load("token_maps.c", ())
+    if library is not None:
+        library.forward.argtypes = [ADDRESS] * 11 + [NUMBER] * 4 + [ctypes.c_float]
+        library.backward.argtypes = [ADDRESS] * 15 + [NUMBER] * 5
+    return library
+
+
+@functools.cache
 def conv_pool(channels: int, out: int, size: int) -> ctypes.CDLL | None:
     """Convolution, ReLU and pooling for these channels and this side of a patch, or None where it cannot be built."""
     library = load("conv_pool.c", (f"-DC={channels}", f"-DO={out}", f"-DK={size}"))
