@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks import explorer, lab, load, page, processes, scaling
+from benchmarks import explorer, lab, load, page, processes, scaling, trees
 from benchmarks.measure import FRESH_PAGES
 
 Row = dict[str, Any]
-PARTS = ("lab", "explorer")  # what can be measured by itself, on a machine that is idle for a few minutes only
+PARTS = ("lab", "explorer", "arms")  # what can be measured by itself, on a machine that is idle for a few minutes only
 
 
 def inside(what: str, env: Mapping[str, str], quick: bool, only: str) -> Iterator[Row]:
@@ -108,7 +108,7 @@ def run(quick: bool, only: str, tell: Callable[[str], None]) -> Row:
     return found
 
 
-def renew(part: str, to: Path, made: Path | None) -> None:
+def renew(part: str, to: Path, made: Path | None, before: str = "", only: str = "") -> None:
     """One part of the page measured again, with its day; the rest stays as it was."""
     file = to / "results/bench.json"
     if not file.exists():
@@ -121,6 +121,19 @@ def renew(part: str, to: Path, made: Path | None) -> None:
         for row in explorer.measured(False, made):
             rows.append(row)
             print(explorer.line(row), flush=True)
+    elif part == "arms" and before:
+        part = "trees"
+        for row in trees.measured(Path(before).resolve(), only):
+            rows.append(row)
+            print(page.tree(row), flush=True)
+        found["before"] = _commit(before)
+    elif part == "arms":
+        for row in inside("arms", dict.fromkeys(processes.THREADS, "1"), False, only):
+            rows.append(row)
+            print(page.arm(row), flush=True)
+        again = {(row["study"], row["arm"]): row for row in rows}
+        if only:  # those measured again take their places among the others
+            rows = [again.get((row["study"], row["arm"]), row) for row in found["arms"]]
     else:
         for make in lab.parts(False).values():
             for row in lab.beside_others(make):
@@ -129,6 +142,11 @@ def renew(part: str, to: Path, made: Path | None) -> None:
     found[part] = rows
     found["renewed"] = {**found.get("renewed", {}), part: time.strftime("%Y-%m-%d", time.gmtime())}
     write(found, to)
+
+
+def _commit(tree: str) -> str:
+    told = subprocess.run(["git", "-C", tree, "rev-parse", "--short", "HEAD"], capture_output=True, encoding="utf-8")
+    return told.stdout.strip()
 
 
 def write(found: Row, to: Path) -> None:
@@ -147,11 +165,12 @@ def main() -> None:
     flags.add_argument("--quick", action="store_true", help="a look in under two minutes; writes nothing")
     flags.add_argument("--only", default="", metavar="WORDS", help="rows whose text contains this; writes nothing")
     flags.add_argument("--part", choices=PARTS, help="measure this part alone and write it beside the others' results")
+    flags.add_argument("--before", default="", metavar="DIR", help="with --part arms: against this older checkout")
     flags.add_argument("--to", default=".", metavar="DIR", help="where results/ and docs/ are")
     flags.add_argument("--made", metavar="DIR", type=Path, help="for --part explorer: see benchmarks/explorer.py")
     asked = flags.parse_args()
     if asked.part:
-        renew(asked.part, Path(asked.to), asked.made)
+        renew(asked.part, Path(asked.to), asked.made, asked.before, asked.only)
         return
     found = run(asked.quick, asked.only, lambda text: print(text, flush=True))
     before = Path(asked.to) / "results/bench.json"

@@ -48,10 +48,10 @@ def planned() -> Iterator[tuple[str, str, Run, int]]:
 def _measure(run: Run, yardstick: float) -> dict[str, Any]:
     images = Source(run.data, run.data_args, run.seed, "cpu")("train")
     batch = min(run.recipe.batch, len(images))
-    ours = _ours(run, images, batch)
+    mine = ours(run, images, batch)
     with without_kernels():  # a kernel's work is not seen by torch's counter
-        work = TRAINING * flops(_forward(run, images, batch)) / batch
-    times = ratios(*alternate(ours, _plain(run, images, batch), rounds=ROUNDS, seconds=SECONDS), "cpu")
+        work = TRAINING * flops(forward(run, images, batch)) / batch
+    times = ratios(*alternate(mine, _plain(run, images, batch), rounds=ROUNDS, seconds=SECONDS), "cpu")
     seconds = times["ours_seconds"]["cpu"] / batch
     return {
         "batch": batch,
@@ -67,13 +67,13 @@ def _model(run: Run, images: Images) -> nn.Module:
     return models.build(run.model, images.classes, seed=run.seed, **run.model_args)
 
 
-def _forward(run: Run, images: Images, batch: int) -> Action:
+def forward(run: Run, images: Images, batch: int) -> Action:
     model = _model(run, images)
     x = standardise(images.batch(torch.arange(batch)), images.mean, images.std)
     return lambda: model(x)
 
 
-def _ours(run: Run, images: Images, batch: int) -> Action:
+def ours(run: Run, images: Images, batch: int) -> Action:
     learn = _learner(run, _model(run, images))
     order, at = torch.randperm(len(images), generator=torch.Generator().manual_seed(0)), 0
 

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from benchmarks import __main__ as bench
-from benchmarks import explorer, load, measure, nets, page, scaling
-from benchmarks.measure import Pair, Timing
+from benchmarks import explorer, load, measure, nets, page, scaling, trees
+from benchmarks.measure import Pair, Timing, flops
 from benchmarks.pure import without_kernels
 from saccade import models
 from saccade.layers import kernels
@@ -248,3 +248,20 @@ def test_a_wait_beyond_its_aim_is_marked(value, said):
 def test_the_explorer_says_why_it_cannot_be_measured(monkeypatch):
     monkeypatch.setattr(explorer, "chromium", lambda: None)
     assert explorer.missing().startswith("the explorer: ")
+
+
+def test_gains_of_an_older_checkout_are_weighted_by_hours():
+    def row(study, images, before, after):
+        sides = {name: {"seconds": s, "share": 1 / s} for name, s in (("before", before), ("after", after))}
+        return {"study": study, "images": images, **sides}
+
+    found = trees.totals([row("a", 3600, 4.0, 2.0), row("a", 3600, 2.0, 2.0), row("b", 7200, 1.0, 0.5)])
+    assert found["a"]["gain"] == pytest.approx(6 / 4) and found["all"]["gain"] == pytest.approx(8 / 5)
+    assert found["a"]["before_share"] == pytest.approx((4 * 0.25 + 2 * 0.5) / 6)
+    assert found["b"]["after_share"] == pytest.approx(2.0)
+
+
+def test_fused_attention_is_counted():
+    q = torch.randn(2, 3, 5, 4)
+    work = flops(lambda: torch.nn.functional.scaled_dot_product_attention(q, q, q))
+    assert work == 2 * 2 * (2 * 3 * 5 * 5 * 4)

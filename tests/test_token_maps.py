@@ -137,3 +137,17 @@ def test_models_train_alike_with_and_without_the_kernel(name, settings, monkeypa
     largest = max(float(g.abs().max()) for g in ours)
     for mine, theirs in zip(ours, gradients(), strict=True):
         assert (mine - theirs).abs().max() <= 1e-4 * largest
+
+
+@needs_kernels
+def test_widths_that_do_not_fit_are_refused_before_they_reach_c():
+    norm, map_, _, part = layers(8, 16, 8)
+    x = torch.zeros(3, 7)
+    with pytest.raises((RuntimeError, ValueError)):
+        token_maps.linear(x, map_, plus=torch.zeros(3, 8))
+    with pytest.raises((RuntimeError, ValueError)):
+        token_maps.mlp(x, part, norm)
+    with pytest.raises(ValueError, match="a kernel takes"):
+        token_maps.linear(torch.zeros(3, 8), map_, norm, plus=torch.zeros(2, 8))
+    with pytest.raises(ValueError, match="a kernel takes"):
+        token_maps.mlp(torch.zeros(3, 8), nn.Sequential(part[0], nn.GELU(), nn.Linear(15, 8)), norm)

@@ -7,6 +7,7 @@ weights' gradients on the way back. Where there is no kernel, or in evaluation, 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -92,10 +93,14 @@ class Fused(torch.autograd.Function):
         y, stats = x.new_empty(*x.shape[:-1], out), None if nw is None else x.new_empty(rows, 2)
         h = None if w2 is None else x.new_empty(rows, inside)
         sizes = rows, x.shape[-1], inside, out
+        given = zip((nw, nb, w1, b1, w2, b2), _shapes(*sizes[1:]), strict=True)
         _kernel().forward(
-            *(_address(t) for t in (x, nw, nb, w1, b1, w2, b2)),
-            None if plus is None else kernels.address(plus, y.shape),
-            *(_address(t) for t in (stats, h, y)),
+            _address(x, x.shape),
+            *(_address(p, shape) for p, shape in given),
+            _address(plus, y.shape),
+            _address(stats, (rows, 2)),
+            _address(h, (rows, inside)),
+            _address(y, y.shape),
             *sizes,
             eps,
         )
@@ -111,8 +116,17 @@ class Fused(torch.autograd.Function):
         asked = nw is not None or ctx.needs_input_grad[0]
         gx = torch.empty_like(x) if asked else None
         found = [None if p is None else torch.empty_like(p) for p in (nw, nb, w1, b1, w2, b2)]
+        rows, _, inside, out = ctx.sizes
+        shapes = _shapes(*ctx.sizes[1:])
+        given = ((p, shapes[i]) for i, p in enumerate((nw, nb, w1, b1, w2, b2)) if i not in (3, 5))  # not the biases
         _kernel().backward(
-            *(_address(t) for t in (x, nw, nb, w1, w2, stats, h, grad, gx, *found)),
+            _address(x, x.shape),
+            *(_address(p, shape) for p, shape in given),
+            _address(stats, (rows, 2)),
+            _address(h, (rows, inside)),
+            _address(grad, (*x.shape[:-1], out)),
+            _address(gx, x.shape),
+            *(_address(p, shape) for p, shape in zip(found, shapes, strict=True)),
             int(ctx.same and asked),
             *ctx.sizes,
         )
@@ -125,5 +139,11 @@ def _kernel() -> Any:
     return library
 
 
-def _address(t: Tensor | None) -> int | None:
-    return None if t is None else kernels.address(t, t.shape)
+def _shapes(wide: int, inside: int, out: int) -> tuple[tuple[int, ...], ...]:
+    """Of the norm's weight and bias, and of the maps' weights and biases."""
+    first = inside or out
+    return (wide,), (wide,), (first, wide), (first,), (out, inside), (out,)
+
+
+def _address(t: Tensor | None, shape: Sequence[int]) -> int | None:
+    return None if t is None else kernels.address(t, shape)
