@@ -159,7 +159,7 @@ def _whole(library: Path) -> bool:
 def _build(command: list[str], library: Path) -> None:
     with tempfile.TemporaryDirectory(dir=library.parent) as scratch:
         made = Path(scratch) / library.name
-        subprocess.run([*command, "-o", str(made), "-lm"], check=True, capture_output=True, timeout=60)
+        subprocess.run([*command, "-o", str(made), "-lm"], check=True, capture_output=True, timeout=300)
         checksum = hashlib.sha256(made.read_bytes()).hexdigest()
         os.replace(made, library)
     write_atomic(_checksum(library), checksum.encode())
