@@ -112,7 +112,8 @@ def _total(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def _answer() -> None:
-    """The process of one checkout: a line asks for an arm, a line tells seconds of an image and the yardstick."""
+    """The process of one checkout: it reads the name of an arm per line, and answers with its seconds per image and the
+    speed of a matrix product at that moment."""
     import torch
 
     from benchmarks import arms

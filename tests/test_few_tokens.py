@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from saccade import models
 from saccade.layers import few_tokens, kernels
+from tests.alike import assert_trains_alike
 
 needs_kernels = pytest.mark.skipif(bool(kernels.why_not()), reason=f"no native kernels: {kernels.why_not()}")
 SHAPES = [(2, 65, 1, 64), (3, 17, 4, 12), (2, 64, 3, 8), (1, 128, 2, 30), (4, 5, 2, 3), (1, 1, 1, 1), (2, 9, 2, 16)]
@@ -90,24 +90,4 @@ def test_tokens_that_lie_differently_are_refused():
     ],
 )
 def test_models_train_alike_with_and_without_the_kernel(name, settings, monkeypatch):
-    """Evaluation takes torch's own path, so that a probe sees the operations that it looks for."""
-    x = torch.rand(4, 3, 32, 32, generator=torch.Generator().manual_seed(0))
-    model = models.build(name, 10, seed=0, **settings)
-    called = []
-    whole = kernels.few_tokens
-    monkeypatch.setattr(kernels, "few_tokens", lambda: called.append(1) or whole())
-
-    def gradients():
-        model.zero_grad()
-        model.train()(x).square().sum().backward()
-        return [p.grad.clone() for p in model.parameters() if p.grad is not None]
-
-    ours = gradients()
-    assert called
-    called.clear()
-    model.eval()(x)
-    assert not called
-    monkeypatch.setattr(kernels, "few_tokens", lambda: None)
-    largest = max(float(g.abs().max()) for g in ours)
-    for mine, theirs in zip(ours, gradients(), strict=True):
-        assert (mine - theirs).abs().max() <= 1e-4 * largest
+    assert_trains_alike("few_tokens", name, settings, monkeypatch)

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from saccade import models
 from saccade.layers import kernels, token_maps
+from tests.alike import assert_trains_alike
 
 needs_kernels = pytest.mark.skipif(bool(kernels.why_not()), reason=f"no native kernels: {kernels.why_not()}")
 SHAPES = [((2, 65), 64, 128, 64), ((3, 17), 60, 240, 60), ((1, 1), 1, 1, 1), ((2, 49), 7, 13, 5), ((101,), 16, 300, 33)]
@@ -119,24 +119,7 @@ def test_layers_that_are_watched_replaced_or_not_training_are_called_themselves(
     ],
 )
 def test_models_train_alike_with_and_without_the_kernel(name, settings, monkeypatch):
-    x = torch.rand(4, 3, 32, 32, generator=torch.Generator().manual_seed(0))
-    model, called, whole = models.build(name, 10, seed=0, **settings), [], kernels.token_maps
-    monkeypatch.setattr(kernels, "token_maps", lambda: called.append(1) or whole())
-
-    def gradients():
-        model.zero_grad()
-        model.train()(x).square().sum().backward()
-        return [p.grad.clone() for p in model.parameters() if p.grad is not None]
-
-    ours = gradients()
-    assert called
-    called.clear()
-    model.eval()(x)
-    assert not called
-    monkeypatch.setattr(kernels, "token_maps", lambda: None)
-    largest = max(float(g.abs().max()) for g in ours)
-    for mine, theirs in zip(ours, gradients(), strict=True):
-        assert (mine - theirs).abs().max() <= 1e-4 * largest
+    assert_trains_alike("token_maps", name, settings, monkeypatch)
 
 
 @needs_kernels
