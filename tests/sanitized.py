@@ -13,6 +13,7 @@ from torch import Tensor
 from saccade import rng
 from saccade.data.images import Pasted
 from saccade.layers import (
+    conv_average,
     conv_pool,
     few_tokens,
     kernels,
@@ -105,6 +106,21 @@ def convolution(draw: torch.Generator) -> None:
     same(lambda x: conv_pool.conv_relu_pool(layer, x), peer, x)
 
 
+def averages(draw: torch.Generator) -> None:
+    channels, out, size = some(draw, 1, 32), some(draw, 1, 32), some(draw, 0, 4) * 2 + 1
+    side = conv_average.SIDES[some(draw, 0, 2)]
+    x, weight = normal(draw, some(draw, 1, 6), channels, side, side), normal(draw, out, channels, size, size)
+    weight /= size * channels**0.5
+    bias = [normal(draw, out)] if some(draw, 0, 1) else []
+    assert conv_average.has_kernel(x, weight, *bias)
+    functional = torch.nn.functional
+    same(
+        lambda x, w, *b: conv_average.conv_relu_average(x, w, *b or [None]),
+        lambda x, w, *b: functional.avg_pool2d(functional.relu(functional.conv2d(x, w, *b, padding=size // 2)), 2),
+        *(x, weight, *bias),
+    )
+
+
 def aggregation(draw: torch.Generator) -> None:
     size, n, groups, shared = some(draw, 0, 3) * 2 + 1, some(draw, 1, 3), some(draw, 1, 13), some(draw, 1, 4)
     h, w = some(draw, 1, 20), some(draw, 1, 20)
@@ -140,7 +156,7 @@ def main() -> None:
         outside()
         return
     for trial in range(int(sys.argv[1])):
-        for one in (paste, heads, tokens, maps, convolution, aggregation, pairwise):
+        for one in (paste, heads, tokens, maps, convolution, averages, aggregation, pairwise):
             one(rng.stream(trial, one.__name__))
     print("clean")
 

@@ -100,6 +100,7 @@ def test_where_there_is_a_compiler_every_kernel_builds():
         "few_tokens.c": kernels.few_tokens(),
         "token_maps.c": kernels.token_maps(),
         "conv_pool.c": kernels.conv_pool(3, 6, 5),
+        "conv_average.c": kernels.conv_average(5),
         "paste.c": kernels.paste(),
         "pairwise.c": neighbourhoods.pairwise(4, 2),
         "local_aggregation.c": neighbourhoods.aggregation(),

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from saccade.arguments import Width
+from saccade.layers.conv_average import MOST, conv_relu_average, has_kernel
 from saccade.registry import model
 from saccade.spec import SaccadeError
 
@@ -47,13 +48,19 @@ class BasicCNN(nn.Module):
             return layer.weight, layer.bias
         return layer.weight * scale, None if layer.bias is None else layer.bias * self.bias_scale
 
+    def is_small(self, x: Tensor) -> bool:
+        """Whether all convolutions run in the kernel for few channels, which wants its images channel by channel."""
+        first, last = self.convs[0].weight, self.convs[-1].weight
+        assert isinstance(first, Tensor) and isinstance(last, Tensor)
+        return len(last) <= MOST and has_kernel(x, first)
+
     def forward(self, x: Tensor) -> Tensor:
         if x.shape[-2:] != (32, 32):
             raise SaccadeError(f"basic_cnn reads 32x32 images, not {x.shape[-2]}x{x.shape[-1]}.")
         *deep, hidden, head = self.scales
-        x = _channels_last(x)
+        x = x if self.is_small(x) else _channels_last(x)
         for conv, scale in zip(self.convs, deep, strict=True):
-            x = F.avg_pool2d(F.relu(F.conv2d(x, *self.parts(conv, scale), padding=2)), 2)
+            x = conv_relu_average(x, *self.parts(conv, scale))
         x = F.relu(F.linear(rearrange(x, "n c h w -> n (c h w)"), *self.parts(self.hidden, hidden)))
         return F.linear(x, *self.parts(self.head, head))
 

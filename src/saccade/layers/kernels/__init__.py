@@ -108,6 +108,16 @@ def conv_pool(channels: int, out: int, size: int) -> ctypes.CDLL | None:
 
 
 @functools.cache
+def conv_average(size: int) -> ctypes.CDLL | None:
+    """Convolution, ReLU and 2x2 average for this side of a patch, or None where it cannot be built."""
+    library = load("conv_average.c", (f"-DK={size}",))
+    if library is not None:
+        library.forward.argtypes = [ADDRESS] * 5 + [NUMBER] * 4
+        library.backward.argtypes = [ADDRESS] * 7 + [NUMBER] * 4
+    return library
+
+
+@functools.cache
 def paste() -> ctypes.CDLL | None:
     """Ink over scenes, or None where it cannot be built."""
     library = load("paste.c", ())
