@@ -5,6 +5,7 @@ import json
 import lzma
 import shutil
 import tracemalloc
+from pathlib import Path
 
 import pytest
 
@@ -201,3 +202,20 @@ def test_a_study_is_judged_the_same_from_an_export_and_after_a_run_is_done_again
     shutil.rmtree(lab.folder(next(t.run.key for t in ran.tasks)))
     assert rows(saccade.run(*study, lab=tmp_path / "a", quiet=True, jobs=1, **drawn)) == before
     assert verdicts(tmp_path / "a") == said
+
+
+def test_several_files_are_imported_at_once_and_each_says_what_came(tmp_path, capsys):
+    from saccade.cli.commands import main
+
+    lab, tasks = a_lab(tmp_path / "a", 2)
+    files = [str(tmp_path / f"{i}.jsonl.xz") for i in range(2)]
+    for file, task in zip(files, tasks, strict=True):
+        export.write(lab, Path(file), [task.run.key])
+    main(["lab", "import", *files, "--lab", str(tmp_path / "b")])
+    said = capsys.readouterr().out.splitlines()
+    assert said == [f"{file}: added: 1, already here: 0, rows added: 0" for file in files]
+    (tmp_path / "broken").write_bytes(b"no export")
+    with pytest.raises(SystemExit):
+        main(["lab", "import", str(tmp_path / "broken"), files[0], "--lab", str(tmp_path / "c")])
+    assert "not imported" in (said := capsys.readouterr().out) and "added: 1" in said
+    assert len(Lab(tmp_path / "c").keys()) == 1

@@ -81,3 +81,15 @@ def test_the_time_of_a_part_counts_for_the_whole_study(tmp_path):
         write_atomic(session.folder / "wall.json", seal({"seconds": seconds, "jobs": 2, "sittings": 1}))
     assert [pipeline.facts(s)["wall seconds"] for s in (whole, part)] == [110.0, 100.0]
     assert pipeline.facts(whole)["sittings"] == 2
+
+
+@pytest.mark.parametrize(
+    ("seconds", "first"),
+    [(None, 2), (60.0, 2), (30.0, 0)],
+    ids=["no budget", "enough for all", "too little"],
+)
+def test_the_longest_go_first_unless_the_time_will_not_do_for_all(tmp_path, seconds, first):
+    tasks = [replace(TASK, run=replace(TASK.run, seed=seed)) for seed in range(3)]
+    cost = plan.Cost({t.run.key: 10.0 * (1 + t.run.seed) for t in tasks})
+    found = plan.queue(plan.examine(Lab(tmp_path / "lab").open(), tasks), cost, seats=1, seconds=seconds)
+    assert [t.run.seed for t in found] == sorted(range(3), reverse=first == 2)

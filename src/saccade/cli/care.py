@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
 from saccade.cli.flags import Json, LabDir, ScaleName
 from saccade.cli.parsing import command, out, say
 from saccade.spec import SaccadeError, plain
+
+if TYPE_CHECKING:
+    from saccade.lab.store import Lab
 
 
 @command()
@@ -65,7 +69,11 @@ def data(
 @command()
 def lab(
     action: Positional[Literal["merge", "verify", "prune", "export", "import"]],
-    other: Positional[Annotated[str, arg(metavar="PATH", help="another lab, or the file of an export")]] = "",
+    path: Positional[
+        Annotated[
+            tuple[str, ...], arg(metavar="PATH ...", help="another lab, or the file of an export; import: several")
+        ]
+    ] = (),
     study: Annotated[tuple[str, ...], arg(metavar="NAME ...", help="export: only the runs of these studies")] = (),
     scale: ScaleName = "large",
     lab: LabDir = "lab",
@@ -79,7 +87,9 @@ def lab(
     from saccade.lab import export, pipeline
     from saccade.lab.store import Lab
 
-    here = Lab(lab)
+    here, other = Lab(lab), path[0] if path else ""
+    if len(path) > 1 and action != "import":
+        raise SaccadeError(f"saccade lab {action} takes one path, not {len(path)}; saccade lab import takes several.")
     if not (here.root / "runs").is_dir() and action not in ("merge", "import"):
         raise SaccadeError(f"no lab at {here.root}; --lab DIR names another.")
     if action == "merge":
@@ -93,9 +103,8 @@ def lab(
         result = {"file": other, "runs": export.write(here, Path(other), keys, study)}
     elif action == "import":
         if not other:
-            raise SaccadeError("saccade lab import takes the file of an export.")
-        came = export.read(here, Path(other))
-        result = {"added": len(came.added), "already here": len(came.already_here), "rows added": came.rows_added}
+            raise SaccadeError("saccade lab import takes the file of an export, or several.")
+        result = _imported(here, path, json)
     elif action == "verify":
         result = {key: bad for key in here.keys() if (bad := here.damage(key))}  # noqa: SIM118
     else:
@@ -105,6 +114,8 @@ def lab(
     elif not result:
         nothing = {"verify": f"{len(here.keys())} runs, every file matches its checksum", "prune": "nothing to remove"}
         print(nothing[action])
+    elif action == "import" and len(path) > 1:
+        _say_each(result)
     else:
         for name, value in result.items():
             print(
@@ -115,6 +126,41 @@ def lab(
     if action == "verify" and result:
         say("saccade run STUDY --redo-damaged (and saccade train) sets these runs aside and does them again")
         raise SystemExit(1)
+
+
+def _imported(here: Lab, files: Sequence[str], json: bool) -> dict[str, Any]:
+    """Every file by itself: one that cannot be read is said, and the others are imported all the same."""
+    from saccade.lab import export
+
+    results: dict[str, Any] = {}
+    failed = False
+    for file in files:
+        try:
+            came = export.read(here, Path(file))
+        except SaccadeError as error:
+            if len(files) == 1:
+                raise
+            results[file], failed = {"not imported": str(error)}, True
+            continue
+        results[file] = {
+            "added": len(came.added),
+            "already here": len(came.already_here),
+            "rows added": came.rows_added,
+        }
+    if len(files) == 1:
+        return dict(results[files[0]])
+    if failed:  # said before leaving, since a failed command prints nothing else
+        if json:
+            out(results)
+        else:
+            _say_each(results)
+        raise SystemExit(1)
+    return results
+
+
+def _say_each(results: Mapping[str, Mapping[str, Any]]) -> None:
+    for file, result in results.items():
+        print(f"{file}: " + ", ".join(f"{name}: {value}" for name, value in result.items()))
 
 
 @command()

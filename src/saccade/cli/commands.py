@@ -248,7 +248,9 @@ def run(
     until: Annotated[
         str, arg(metavar="decided", help="look at 5, 10 and 20 seeds, adding them where seeds are what is missing")
     ] = "",
-    budget: Annotated[str, arg(metavar="TIME", help="stop cleanly after so long, as in 90s, 45m or 2h")] = "",
+    budget: Annotated[
+        str, arg(metavar="TIME", help="stop cleanly after so long, as in 90s, 45m or 2h; short runs go first then")
+    ] = "",
     lab: LabDir = "lab",
     device: Device = "auto",
     jobs: Jobs = None,

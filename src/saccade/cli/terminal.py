@@ -74,6 +74,7 @@ class Board:
         for task in finished:
             self.arms[task.arm or task.run.model][0] += 1
         self.seconds, self.jobs, self.left = dict(seconds), jobs, sum(seconds.values())
+        self.expected, self.ended, self.began = self.left, 0, time.monotonic()
         self.running: dict[str, tuple[Task, str, float]] = {}
         self.interrupt = "saves and stops"  # what Ctrl-C does
         self.awaited: dict[str, str] = {}  # who has a run that this call waits for, as last reported
@@ -94,6 +95,7 @@ class Board:
                 self.running.pop(key, None)
                 self.arms[task.arm or task.run.model][0] += event.kind in ENDED
                 self.left -= self.seconds.pop(key, 0.0)
+                self.ended += 1
                 return f"{label} done" if event.kind == Outcome.FINISHED else f"{label} {event.kind}: {event.reason}"
             case Busy() if self.awaited.get(key) != event.holder:
                 self.awaited[key] = event.holder
@@ -105,9 +107,17 @@ class Board:
         return ""
 
     def eta(self) -> str:
-        """Time left, from the costs of what is not finished."""
+        """Time left, from the costs of what is not finished.
+
+        They are corrected by what was expected of the runs so far and what they took: some end early by their stopping
+        rule, and the machine may have become slower or faster since costs were measured.
+        """
         under_way = sum(self.seconds.get(k, 0.0) * share for k, (_, _, share) in self.running.items())
-        return "about " + duration(max(1.0, (self.left - under_way) / max(1, self.jobs)))
+        left = (self.left - under_way) / max(1, self.jobs)
+        done = (self.expected - self.left + under_way) / max(1, self.jobs)
+        if self.ended >= 2 * self.jobs and done > 0:
+            left *= (time.monotonic() - self.began) / done
+        return "about " + duration(max(1.0, left))
 
     def table(self) -> Any:
         from rich.markup import escape

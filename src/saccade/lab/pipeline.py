@@ -367,15 +367,8 @@ def plan_work(
 def perform(lab: Lab, planned: Planned, how: How) -> bool:
     """Do what is missing. False when the time was up first; what was under way is saved."""
     board = terminal.Board(planned.todo.tasks, planned.todo.complete, planned.cost.seconds, len(planned.places))
-    work = how.on.begin(
-        planned.todo,
-        planned.cost,
-        lab,
-        places=planned.places,
-        jobs=how.jobs,
-        plugins=how.plugins,
-        retry=how.retry,
-    )
+    more: dict[str, Any] = {"jobs": how.jobs, "plugins": how.plugins, "retry": how.retry, "seconds": how.seconds}
+    work = how.on.begin(planned.todo, planned.cost, lab, places=planned.places, **more)
     board.interrupt = work.interrupt
     try:
         return terminal.follow(work.events, board, how.quiet, seconds=how.seconds)

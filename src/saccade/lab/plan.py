@@ -272,6 +272,11 @@ def answers(probe: Probe) -> int:
     return int(settings.get("n", 1000)) * max(1, conditions)
 
 
-def longest_first(plan: Plan, cost: Cost) -> list[Task]:
-    """The queue: a long run started last would leave the other cores idle."""
-    return sorted(plan.todo, key=lambda t: -cost.seconds[t.run.key])
+def queue(plan: Plan, cost: Cost, seats: int, seconds: float | None = None) -> list[Task]:
+    """The longest first: one that is started last would leave the other cores idle.
+
+    When the time will not do for all of them, the shortest first: more of them are then finished, and claims that rest
+    on short runs are decided instead of none.
+    """
+    short = seconds is not None and cost.wall(seats) > seconds
+    return sorted(plan.todo, key=lambda t: cost.seconds[t.run.key] * (1 if short else -1))

@@ -6,7 +6,7 @@ import csv
 import functools
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from saccade.errors import visible
@@ -221,6 +221,19 @@ def join(tables: Iterable[Table]) -> Table:
         tuple(g for t in tables for g in t.gaps),
         tuple(f for t in tables for f in t.faults),
     )
+
+
+@dataclass(frozen=True, repr=False)
+class Asked(Table):
+    """A table that remembers which arms it was asked for, whether it has them or not."""
+
+    asked: set[str] = field(default_factory=set)
+
+    def at(self, **where: Any) -> Asked:
+        arm = where.get("arm", ())
+        self.asked.update([arm] if isinstance(arm, str) else arm)
+        found = super().at(**where)
+        return Asked(found.rows, found.gaps, found.faults, self.asked)
 
 
 def _matches(row: Record, where: Mapping[str, Any], absent: bool = False) -> bool:

@@ -57,10 +57,11 @@ class Local:
         jobs: int | None = None,
         plugins: Sequence[str] = (),
         retry: bool = False,
+        seconds: float | None = None,
     ) -> Work:
         return Work(
             launch.local(
-                plan.longest_first(todo, cost),
+                plan.queue(todo, cost, len(places), seconds),
                 lab,
                 places=places,
                 plugins=plugins,
@@ -133,10 +134,11 @@ class OnRay:
         jobs: int | None = None,
         plugins: Sequence[str] = (),
         retry: bool = False,
+        seconds: float | None = None,
     ) -> Work:
         name = name_of(lab, todo.tasks)
         events = cluster.on_ray(
-            plan.longest_first(todo, cost),
+            plan.queue(todo, cost, len(places), seconds),
             lab,
             places=places,
             plugins=plugins,
