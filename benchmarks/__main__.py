@@ -16,7 +16,12 @@ from benchmarks import explorer, lab, load, page, processes, scaling, trees
 from benchmarks.measure import FRESH_PAGES
 
 Row = dict[str, Any]
-PARTS = ("lab", "explorer", "arms")  # what can be measured by itself, on a machine that is idle for a few minutes only
+PARTS = (
+    "lab",
+    "explorer",
+    "arms",
+    "profiles",
+)  # what can be measured by itself, on a machine that is idle for a few minutes only
 
 
 def inside(what: str, env: Mapping[str, str], quick: bool, only: str) -> Iterator[Row]:
@@ -134,14 +139,31 @@ def renew(part: str, to: Path, made: Path | None, before: str = "", only: str = 
         again = {(row["study"], row["arm"]): row for row in rows}
         if only:  # those measured again take their places among the others
             rows = [again.get((row["study"], row["arm"]), row) for row in found["arms"]]
+    elif part == "profiles":
+        lines = inside("time", dict.fromkeys(processes.THREADS, "1"), False, "profile: ")
+        for row in (line["row"] for line in lines if "row" in line):
+            rows.append(row)
+            print(page.line(row), flush=True)
     else:
         for make in lab.parts(False).values():
             for row in lab.beside_others(make):
                 rows.append(row)
                 print(page.lab_line(row), flush=True)
-    found[part] = rows
+    if part == "profiles":
+        found["rows"] = among(found["rows"], rows)
+    else:
+        found[part] = rows
     found["renewed"] = {**found.get("renewed", {}), part: time.strftime("%Y-%m-%d", time.gmtime())}
     write(found, to)
+    if unequal := [r["name"] for r in rows if not r.get("is_equal", True)]:
+        raise SystemExit(f"not the same function: {', '.join(unequal)}")
+
+
+def among(rows: list[Row], again: list[Row]) -> list[Row]:
+    """Rows measured again in the places that they had; new ones at the end."""
+    new = {(row["name"], row["setting"]): row for row in again}
+    kept = [new.pop((row["name"], row["setting"]), row) for row in rows]
+    return [*kept, *new.values()]
 
 
 def _commit(tree: str) -> str:

@@ -304,7 +304,7 @@ def document(found: Row) -> str:
         system=said["system"],
         gemm=found["gemm"] / 1e9,
         seconds=found["seconds"],
-        speed=speed,
+        speed=speed + _renewed(found, "profiles"),
         same=same,
         memory=memory,
         kept=kept,
@@ -316,7 +316,9 @@ def document(found: Row) -> str:
         trees=_trees(found),
         load=said["load"],
         most=load.MOST,
-        unwatched="" if all("others" in r for r in rows) else " (the arms were; other rows are older than this)",
+        unwatched=""
+        if all("others" in r for r in rows)
+        else " (rows that are older than this measurement have no mark)",
         missing="\nNot measured in this run:\n\n" + missing if missing else "",
     )
 
@@ -324,7 +326,9 @@ def document(found: Row) -> str:
 def _renewed(found: Row, part: str) -> str:
     day = found.get("renewed", {}).get(part)
     how = "arms --before DIR" if part == "trees" else part
-    return f"\n\nThis table was measured by itself on {day} (`python -m benchmarks --part {how}`)." if day else ""
+    rows, table = "The rows of the profile were measured by themselves", "This table was measured by itself"
+    what = rows if part == "profiles" else table
+    return f"\n\n{what} on {day} (`python -m benchmarks --part {how}`)." if day else ""
 
 
 def _seconds(value: float) -> str:

@@ -370,6 +370,18 @@ def test_grids():
 # -- what users call
 
 
+@pytest.mark.parametrize("registers", [3, 5, 8])
+def test_a_patch_convolution_says_the_grid_behind_registers(registers, x):
+    """More tokens before the grid than may be guessed: the first convolution cuts the image into that many patches."""
+    model = Handmade(by_fused)
+    model.start = nn.Parameter(torch.randn(1, registers, DIM))
+    (layer,) = capture(model, x).layers
+    side = x.shape[-1] // PATCH
+    assert (layer.prefix, layer.grid) == (registers, (side, side))
+    model.patch.padding = (1, 1)  # its patches are no longer those of the image
+    assert capture(model, F.interpolate(x, x.shape[-1] + 1)).layers[0].grid is None
+
+
 def test_attention_of_an_image(tmp_path):
     model = seeded(lambda: Handmade(by_fused))
     image = np.random.default_rng(0).integers(0, 256, (48, 40, 3), dtype=np.uint8)

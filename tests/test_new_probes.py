@@ -123,6 +123,19 @@ def test_shifts_move_what_is_there_and_bring_in_the_colour():
     assert bool((moved[1, 0, :, 2:] == 0.5).all())
 
 
+def test_each_image_has_its_own_shift_also_beyond_its_side():
+    x = torch.rand(5, 2, 6, 7, generator=torch.Generator().manual_seed(0))
+    down, right = torch.tensor([2, -1, 0, 6, 2]), torch.tensor([-3, 0, 0, 1, -3])
+    moved = changes.shifted(x, down, right, torch.tensor([0.25, 0.75]))
+    for image in range(5):
+        for row in range(6):
+            for column in range(7):
+                at = row - int(down[image]), column - int(right[image])
+                inside = 0 <= at[0] < 6 and 0 <= at[1] < 7
+                wanted = x[image, :, at[0], at[1]] if inside else torch.tensor([0.25, 0.75])
+                assert torch.equal(moved[image, :, row, column], wanted)
+
+
 def test_a_model_of_the_middle_is_kept_by_turns_and_not_by_shifts():
     """Images with one bright disc in the middle: turning leaves it, a shift of half the side takes it away."""
     away = (torch.arange(SIZE) - (SIZE - 1) / 2).square()
@@ -185,6 +198,27 @@ def test_blur_and_contrast_keep_a_flat_image():
     flat = torch.full((2, 3, SIZE, SIZE), 0.3)
     for kind in ("blur", "contrast", "pixelate"):
         torch.testing.assert_close(changes.corrupted(flat, kind, 5), flat, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize(("height", "width"), [(32, 32), (28, 30), (9, 5)])
+def test_blur_is_the_convolution_with_a_gaussian(height, width):
+    x, sigma = torch.rand(2, 3, height, width, generator=torch.Generator().manual_seed(0)), 1.3
+    reach = 4  # three standard deviations, rounded up
+    line = torch.exp(-0.5 * (torch.arange(-reach, reach + 1.0) / sigma) ** 2)
+    kernel = (line[:, None] * line / line.sum() ** 2).expand(3, 1, -1, -1)
+    padded = torch.nn.functional.pad(x, (reach,) * 4, mode="replicate")
+    wanted = torch.nn.functional.conv2d(padded, kernel, groups=3)
+    torch.testing.assert_close(changes.blurred(x, sigma), wanted, atol=2e-6, rtol=0)
+
+
+@pytest.mark.parametrize(("height", "width"), [(32, 32), (28, 30), (9, 5), (65, 32)])
+@pytest.mark.parametrize("strength", [1, 2, 3, 4, 5])
+def test_coarse_pixels_are_means_over_areas(height, width, strength):
+    x = torch.rand(2, 3, height, width, generator=torch.Generator().manual_seed(0))
+    small = [max(1, round(changes.PIXELATE[strength - 1] * side)) for side in (height, width)]
+    areas = torch.nn.functional.interpolate(x, size=small, mode="area")
+    wanted = torch.nn.functional.interpolate(areas, size=(height, width), mode="nearest-exact")
+    torch.testing.assert_close(changes.corrupted(x, "pixelate", strength), wanted, atol=1e-6, rtol=0)
 
 
 def test_the_mean_over_the_ladder_is_the_mean_of_its_rungs(drawn):

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from saccade.profiling import compare as comparing
 from saccade.profiling import measure
 from saccade.profiling.questions import QUESTIONS, Asked, estimate, pick
 from saccade.report import profile_page as page
-from saccade.report.profile import load
+from saccade.report.profile import Reference, load
 from saccade.spec import Row, SaccadeError, Settings
 
 DATA = Source("photos", Settings(of="procedural_textures", hold_out=1000), 0)
@@ -179,6 +180,17 @@ def test_the_terminal_shows_one_line_per_row(made):
     assert repr(made).startswith("Bag") and "<table>" in made._repr_html_()
 
 
+def test_a_reference_with_a_single_number_has_no_column(made):
+    def beside(*names):
+        return tuple(Reference(name=name, value=0.5, about="a recipe") for name in names)
+
+    first, second, *rest = made.rows
+    rows = (replace(first, references=beside("much", "little")), replace(second, references=beside("much")), *rest)
+    assert "much" in page.grid(replace(made, rows=rows))[0] and "little" not in page.grid(replace(made, rows=rows))[0]
+    alone = replace(made, rows=(replace(first, references=beside("little")), *rest))
+    assert "little" in page.grid(alone)[0]
+
+
 def test_rows_as_a_table(made):
     one = made.table().at(metric="answer_kept", transform="rotation")
     assert one.values("severity") == [5, 15, 30, 45, 90]
@@ -204,6 +216,8 @@ def test_a_linear_read_out_is_the_third_way():
 def test_unknown_questions_and_data_are_named():
     with pytest.raises(SaccadeError, match='no question of a profile "translations"; did you mean translation'):
         measure.profile(Bag(), DATA, only=("translations",))
+    with pytest.raises(SaccadeError, match="a number of images above 0"):
+        measure.profile(Bag(), DATA, n=-3)
     with pytest.raises(SaccadeError, match='no data "cifar"; did you mean cifar10'):
         measure.source("cifar")
 

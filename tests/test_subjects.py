@@ -607,6 +607,27 @@ def test_folded_norms_give_the_same_answers(images):
     torch.testing.assert_close(quick.logits(x), subject.logits(x), atol=1e-4, rtol=1e-4)
 
 
+def test_a_model_at_rest_is_not_switched_at_every_call(images):
+    """Parts of our own making must not be the only ones in training mode: each call would switch all of them."""
+
+    class Counted(nn.Sequential):
+        switched = 0
+
+        def train(self, mode=True):
+            Counted.switched += 1
+            return super().train(mode)
+
+    net = Counted(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    subject, _ = fitted(net.eval(), images)
+    quick = faster(subject, images)
+    x, Counted.switched = images.batch(torch.arange(4)), 0
+    subject.logits(x), quick.logits(x)
+    assert Counted.switched == 0
+    net[1].train()
+    subject.logits(x)
+    assert Counted.switched == 1 and net[1].training and not net.training
+
+
 def test_a_rectifier_whose_input_is_used_again_does_not_write_over_it(images):
     class Twice(nn.Module):
         def __init__(self):

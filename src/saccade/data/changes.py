@@ -5,6 +5,7 @@ Random numbers come in as tensors or as a generator. `colour` (c,) is what comes
 
 from __future__ import annotations
 
+import functools
 import math
 
 import torch
@@ -14,6 +15,7 @@ from torch.nn import functional as F
 from saccade.data import pixels
 
 DRAWS = 64
+SMALL = 64  # pixels on a side, up to which pooling by matrix products pays: 2 to 5 times as fast at 32, slower at 224
 CORRUPTIONS = ("noise", "blur", "contrast", "pixelate")
 # Five strengths each. Lengths are shares of the side, so that they mean the same at every size.
 NOISE = (0.04, 0.08, 0.12, 0.18, 0.26)  # standard deviation; white minus black is 1
@@ -25,14 +27,20 @@ PIXELATE = (0.8, 0.65, 0.5, 0.35, 0.25)  # pixels on a side that are left
 def shifted(x: Tensor, down: Tensor, right: Tensor, colour: Tensor) -> Tensor:
     """Each image moved by whole pixels, its own numbers."""
     n, _, h, w = x.shape
-    rows = torch.arange(h, device=x.device) - down.to(x.device)[:, None]  # where a row comes from
-    columns = torch.arange(w, device=x.device) - right.to(x.device)[:, None]
-    inside = ((rows >= 0) & (rows < h))[:, None, :, None] & ((columns >= 0) & (columns < w))[:, None, None]
-    each = torch.arange(n, device=x.device)
-    moved = x.permute(0, 2, 3, 1)[
-        each[:, None, None], rows.clamp(0, h - 1)[:, :, None], columns.clamp(0, w - 1)[:, None]
-    ]
-    return torch.where(inside, moved.permute(0, 3, 1, 2), _filled(x, colour))
+    whole = _filled(x, colour).expand_as(x).clone()
+    alike: dict[tuple[int, int], list[int]] = {}
+    for place, move in enumerate(zip(down.tolist(), right.tolist(), strict=True)):
+        alike.setdefault(move, []).append(place)
+    for (dy, dx), places in alike.items():  # copies of rectangles: ten times faster than an index for each pixel
+        if abs(dy) < h and abs(dx) < w:
+            to = whole[..., max(0, dy) : h + min(0, dy), max(0, dx) : w + min(0, dx)]
+            of = x[..., max(0, -dy) : h - max(0, dy), max(0, -dx) : w - max(0, dx)]
+            if len(places) == n:
+                to.copy_(of)
+            else:
+                at = torch.tensor(places, device=x.device)
+                to.index_copy_(0, at, of.index_select(0, at))
+    return whole
 
 
 def warped(x: Tensor, maps: Tensor, colour: Tensor) -> Tensor:
@@ -62,18 +70,41 @@ def corrupted(x: Tensor, kind: str, strength: int, draw: torch.Generator | None 
         mean = x.mean((1, 2, 3), keepdim=True)
         return (mean + CONTRAST[level] * (x - mean)).clamp_(0, 1)
     small = [max(1, round(PIXELATE[level] * s)) for s in x.shape[-2:]]
-    return F.interpolate(F.interpolate(x, size=small, mode="area"), size=x.shape[-2:], mode="nearest-exact")
+    if max(x.shape[-2:]) > SMALL:
+        return F.interpolate(F.interpolate(x, size=small, mode="area"), size=x.shape[-2:], mode="nearest-exact")
+    return _by_lines(x, *(_coarse(side, left).to(x) for side, left in zip(x.shape[-2:], small, strict=True)))
 
 
 def blurred(x: Tensor, sigma: float) -> Tensor:
     """Gaussian, cut off at three standard deviations, the border repeated outside."""
-    reach = max(1, math.ceil(3 * sigma))
-    at = torch.arange(-reach, reach + 1, dtype=x.dtype, device=x.device)
-    weights = torch.exp(-0.5 * (at / sigma) ** 2)
-    weights = (weights / weights.sum()).expand(x.shape[1], 1, -1)
-    padded = F.pad(x, (reach,) * 4, mode="replicate")
-    lines = F.conv2d(padded, weights[:, :, :, None], groups=x.shape[1])
-    return F.conv2d(lines, weights[:, :, None], groups=x.shape[1])
+    return _by_lines(x, *(_gaussian(side, sigma).to(x) for side in x.shape[-2:]))
+
+
+def _by_lines(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """Every row of the result is a sum of rows of x, then every column one of columns. For images of 32 pixels matrix
+    products take a fifth of the time of convolutions by channel, and of an area pooling."""
+    return torch.matmul(rows, torch.matmul(x, columns.T))
+
+
+@functools.lru_cache(maxsize=64)
+def _gaussian(side: int, sigma: float) -> Tensor:
+    """(side, side): the weights of a line's pixels in each pixel of the blurred line."""
+    with torch.inference_mode(False):  # kept for other calls
+        reach = max(1, math.ceil(3 * sigma))
+        at = torch.arange(-reach, reach + 1)
+        weights = torch.exp(-0.5 * (at.double() / sigma) ** 2)
+        of = (torch.arange(side)[:, None] + at).clamp_(0, side - 1)
+        return torch.zeros(side, side).double().scatter_add_(1, of, (weights / weights.sum()).expand(side, -1)).float()
+
+
+@functools.lru_cache(maxsize=64)
+def _coarse(side: int, left: int) -> Tensor:
+    """(side, side): means over `left` pixels' areas, each shown where its pixel is. Areas may share pixels, as in
+    torch's `area` interpolation; the nearest pixel is that of `nearest-exact`."""
+    with torch.inference_mode(False):
+        line = torch.eye(side)[None]
+        small = F.interpolate(line, size=left, mode="area")
+        return F.interpolate(small, size=side, mode="nearest-exact")[0].T.contiguous()
 
 
 def recombined(phase: Tensor, amplitude: Tensor) -> Tensor:

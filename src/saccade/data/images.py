@@ -68,7 +68,7 @@ class Plain(Images):
         return pixels.floats(self.x, index)
 
     def pick(self, index: Tensor) -> Self:
-        return dataclasses.replace(self, x=self.x[index], y=self.y[index])
+        return dataclasses.replace(self, x=self.x.index_select(0, index), y=self.y[index])
 
 
 @dataclass(frozen=True)

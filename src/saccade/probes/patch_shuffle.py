@@ -52,9 +52,11 @@ def shuffled(x: Tensor, order: Tensor, grid: int) -> Tensor:
         raise SaccadeError(f"images of {x.shape[-2]}x{x.shape[-1]} pixels cannot be cut into {grid} x {grid} squares.")
     if grid == 1:
         return x
-    squares = rearrange(x[..., :high, :wide], "n c (a h) (b w) -> n (a b) c h w", a=grid, b=grid)
-    squares = squares[torch.arange(len(x), device=x.device)[:, None], order]
-    moved = rearrange(squares, "n (a b) c h w -> n c (a h) (b w)", a=grid, b=grid)
+    n, c = x.shape[:2]
+    squares = rearrange(x[..., :high, :wide], "n c (a h) (b w) -> (n a b) (c h w)", a=grid, b=grid)
+    first = torch.arange(n, device=x.device)[:, None] * grid**2  # of each image; whole squares are lines of memory
+    squares = squares.index_select(0, (first + order).flatten())
+    moved = rearrange(squares, "(n a b) (c h w) -> n c (a h) (b w)", a=grid, b=grid, n=n, c=c, h=high // grid)
     if (high, wide) == x.shape[-2:]:
         return moved
     whole = x.clone()

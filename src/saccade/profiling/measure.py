@@ -88,6 +88,8 @@ def profile(
     """
     began = time.perf_counter()
     _check_only(only)
+    if n < 0:
+        raise SaccadeError(f"a profile needs a number of images above 0 (or 0: as many as fit into the time), not {n}.")
     found, data = _found(subject, data, seed=seed, device=device, size=size, wanted=wanted)
     split = split or asked_split(data)
     images = data(split)

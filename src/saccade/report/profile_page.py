@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -199,7 +200,11 @@ def _asked(profile: Profile) -> str:
 
 
 def _reference_names(profile: Profile) -> list[str]:
-    return list(dict.fromkeys(r.name for one in profile.rows for r in one.references))
+    """Those that were asked more than one of these questions, where there are any: a column for one number is too wide.
+    What every model reaches stands in its card."""
+    counts = Counter(r.name for one in profile.rows for r in one.references)
+    several = [name for name, count in counts.items() if count > 1]
+    return several or list(counts)
 
 
 def _beside(one: Measured, name: str) -> str:

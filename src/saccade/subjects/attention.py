@@ -83,7 +83,7 @@ def capture(model: nn.Module, x: Tensor) -> Seen:
             output = model(x)
         watch.finish()
         records = _own(model, x) or _joined(watch.records)
-    said = _said_grids(model)
+    said = _said_grids(model, (x.shape[-2], x.shape[-1]))
     return Seen(tuple(_placed(record, (x.shape[-2], x.shape[-1]), said) for record in records), output)
 
 
@@ -405,14 +405,18 @@ def _alike(a: _Record, b: _Record) -> bool:
     return a.weights.shape[:2] == b.weights.shape[:2] and a.weights.shape[3:] == b.weights.shape[3:]
 
 
-def _said_grids(model: nn.Module) -> list[Sides]:
-    """Grids that patch embeddings state, as timm's and transformers' do."""
+def _said_grids(model: nn.Module, sides: Sides) -> list[Sides]:
+    """Grids that patch embeddings state, as timm's and transformers' do, or that a first convolution cuts the image
+    into: one with a kernel as large as its stride, as in most hand-written models."""
     out = []
     for module in model.modules():
         for attribute in ("grid_size", "patches_resolution", "patch_shape"):
             said = getattr(module, attribute, None)
             if isinstance(said, (tuple, list)) and len(said) == 2 and all(isinstance(s, int) for s in said):
                 out.append((said[0], said[1]))
+    first = next((m for m in model.modules() if isinstance(m, nn.Conv2d)), None)
+    if first is not None and first.kernel_size == first.stride and min(first.stride) > 1 and first.padding == (0, 0):
+        out.append((sides[0] // first.stride[0], sides[1] // first.stride[1]))
     return list(dict.fromkeys(out))
 
 

@@ -62,6 +62,7 @@ class Fitted(nn.Module):
         super().__init__()
         self.model, self.size, self.channels, self.path = model, size, channels, path
         self.shares = ""  # probabilities or log-probabilities, when the model gives those
+        self.training = False  # has no mode of its own; with one, every call would switch that of all parts
 
     def prepare(self, x: Tensor) -> Tensor:
         """Channels, size and precision as the model inside takes them; colour becomes grey by the mean of channels."""

@@ -87,8 +87,9 @@ class Subject:
 def evaluating(model: nn.Module) -> Iterator[None]:
     """Evaluation mode; afterwards each part is in its own mode again, also where a user froze some of them."""
     training = [part for part in model.modules() if part.training]
-    with contextlib.suppress(NotImplementedError):  # an exported program has the mode that it was exported in
-        model.eval()
+    if training:  # asked for every few images, and for a small model the switch takes as long as a layer
+        with contextlib.suppress(NotImplementedError):  # an exported program has the mode that it was exported in
+            model.eval()
     try:
         yield
     finally:
