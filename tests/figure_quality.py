@@ -1,4 +1,4 @@
-"""What a program can see to be wrong in a figure: text on text, lines that look alike, axes and keys without data."""
+"""What a program can see to be wrong in a figure: text on text or cut off, lines that look alike, unnamed axes."""
 
 from __future__ import annotations
 
@@ -9,22 +9,69 @@ from matplotlib.text import Text
 
 from saccade.report import draw, figures
 
+FEWEST = 3  # numbers along a y axis from which a value can be read
+
 
 def faults(data):
     """Sentences; none for a figure that may be printed."""
-    return [*_overlaps(draw.draw(data)), *_equal_styles(data), *_empty(data)]
+    figure = draw.draw(data)
+    FigureCanvasAgg(figure).draw()
+    return [
+        *_overlaps(figure),
+        *_cut(figure),
+        *_few_numbers(figure, data),
+        *_equal_styles(data),
+        *_unnamed(data),
+        *_empty(data),
+    ]
+
+
+def _boxes(figure):
+    """Every text that is seen, with its frame. A tick beyond the ends of its axis has a text, which is not drawn."""
+    renderer = figure.canvas.get_renderer()
+    unseen = {label for ax in figure.axes for axis in (ax.xaxis, ax.yaxis) for label in _beyond(axis)}
+    for text in figure.findobj(Text):
+        if text in unseen or not text.get_visible() or not text.get_text().strip():
+            continue
+        if text.axes is not None and not text.axes.get_visible():
+            continue
+        box = text.get_window_extent(renderer)
+        if box.width > 0:
+            yield text.get_text(), box
+
+
+def _beyond(axis):
+    low, high = sorted(axis.get_view_interval())
+    for tick in [*axis.get_major_ticks(), *axis.get_minor_ticks()]:
+        if not low <= tick.get_loc() <= high:
+            yield from (tick.label1, tick.label2)
 
 
 def _overlaps(figure):
-    FigureCanvasAgg(figure).draw()
-    renderer = figure.canvas.get_renderer()
-    shown = [t for t in figure.findobj(Text) if t.get_visible() and t.get_text().strip()]
-    boxes = [(t, t.get_window_extent(renderer)) for t in shown if t.axes is None or t.axes.get_visible()]
-    boxes = [(t.get_text(), b) for t, b in boxes if b.width > 0 and b.x1 > 0 and b.y1 > 0]
-    for (one, a), (other, b) in combinations(boxes, 2):
+    for (one, a), (other, b) in combinations(_boxes(figure), 2):
         across, down = min(a.x1, b.x1) - max(a.x0, b.x0), min(a.y1, b.y1) - max(a.y0, b.y0)
         if across > 1 and down > 2:  # boxes hold the room below the line of letters, too
             yield f"{one!r} lies on {other!r}"
+
+
+def _cut(figure):
+    edge = figure.bbox
+    for text, box in _boxes(figure):
+        if box.x0 < edge.x0 - 1 or box.x1 > edge.x1 + 1 or box.y0 < edge.y0 - 2 or box.y1 > edge.y1 + 2:
+            yield f"{text!r} reaches beyond the figure"
+
+
+def _few_numbers(figure, data):
+    """A logarithmic axis over less than a power of ten has one tick or none, unless somebody cares."""
+    if not isinstance(data, figures.Curves):
+        return
+    for ax in figure.axes:
+        low, high = sorted(ax.yaxis.get_view_interval())
+        shown = [
+            t for t in ax.yaxis.get_ticklabels(which="both") if t.get_text() and low <= t.get_position()[1] <= high
+        ]
+        if ax.axison and ax.lines and ax.yaxis.get_tick_params()["labelleft"] and len(shown) < FEWEST:
+            yield f"only {len(shown)} numbers along y of {ax.get_title()!r}"
 
 
 def _equal_styles(data):
@@ -35,6 +82,24 @@ def _equal_styles(data):
             if look in seen:
                 yield f"{line.label!r} looks like {seen[look]!r}"
             seen[look] = line.label
+
+
+def _unnamed(data):
+    """Axes that do not say what they show, and those that say two things."""
+    if isinstance(data, figures.Curves):
+        named = {f"y of {p.title!r}": p.y_label or data.y_label for p in data.panels}
+        named |= {f"x of {p.title!r}": p.x_label for p in data.panels}
+    elif isinstance(data, figures.Bars):
+        named = {"y": data.y_label}
+    elif isinstance(data, figures.Heatmap):
+        named = {"colour": data.unit}
+    else:
+        return
+    for axis, label in named.items():
+        if not label:
+            yield f"nothing says what {axis} shows"
+        if any(word in label for word in (", and ", ", or ")):
+            yield f"{axis} shows two quantities: {label!r}"
 
 
 def _empty(data):

@@ -243,7 +243,9 @@ def test_numbers_come_with_interval_n_and_p(page):
 def test_every_figure_is_in_every_format(paths, page):
     labels = [a.get("aria-label") or "" for t, a in page.tags if t == "svg"]
     assert len(labels) == 3
-    assert "D-H1, reproduced: 0.01 at 50%, 0.044 at 100%" in labels[0]  # verdict against budget comes first
+    assert (
+        "D-H1, reproduced: +1.0 points at 50%, +4.4 points at 100%" in labels[0]
+    )  # verdict against budget comes first
     assert "MHA, n=4 to 5, 1 diverged" in labels[1]
     for n, shown in enumerate(STUDY.figures, 2):
         assert f"Figure {n}. {shown.title}" in page.text
@@ -429,6 +431,15 @@ def test_an_address_that_is_not_a_web_page_is_no_link(tmp_path):
     assert "javascript" not in text
     assert "After cited" in text
     assert "No claims." in text
+
+
+def test_a_figure_that_is_left_out_goes_and_other_files_stay(tmp_path):
+    write(tmp_path, formats=("md",))
+    names = {p.name for p in (tmp_path / "figures").iterdir()}
+    (tmp_path / "figures" / "mine.svg").write_text("of the user")
+    write(tmp_path, rows=Table(), formats=("md",))
+    left = {p.name for p in (tmp_path / "figures").iterdir()}
+    assert left < names | {"mine.svg"} and "mine.svg" in left
 
 
 def test_terminal_rows():

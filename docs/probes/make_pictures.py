@@ -19,7 +19,7 @@ from saccade.layers.position_attention import QuadraticAttention
 from saccade.probes.background_reliance import composed
 from saccade.probes.digit_transforms import transformed
 from saccade.probes.patch_shuffle import shuffled
-from saccade.report import draw, figures
+from saccade.report import draw, figures, looks
 from saccade.spec import Settings
 
 HERE = Path(__file__).parent
@@ -147,7 +147,7 @@ def leakage() -> None:
     asked = sc.Probe("convolution_theorem", kernels=(1,), trials=1, alphas=(1, 2, 3, 5, 7, 10, 15, 20))
     rows = registry.find("probe", "convolution_theorem")(None, PHOTOS, **asked.settings)
     found = {r.at["alpha"]: r.value for r in rows if r.metric == "leakage"}
-    with matplotlib.rc_context(draw.STYLE):
+    with matplotlib.rc_context(looks.STYLE):
         figure = Figure(figsize=(3.4, 2.6), layout="constrained")
         ax = figure.subplots()
         ax.semilogy(list(found), list(found.values()), "o", ms=4, label="measured")
@@ -174,7 +174,7 @@ def reliability() -> None:
     import matplotlib
     from matplotlib.figure import Figure
 
-    with matplotlib.rc_context(draw.STYLE):
+    with matplotlib.rc_context(looks.STYLE):
         figure = Figure(figsize=(3.4, 3.0), layout="constrained")
         ax = figure.subplots()
         random = np.random.default_rng(0)

@@ -6,14 +6,33 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from matplotlib.ticker import LogFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogFormatter, MaxNLocator, NullLocator
 
 from saccade.report.figures import Line
 
+NARROW = 4.0  # largest over smallest value of a logarithmic axis on which powers of ten leave one or two ticks
+FAR = 1e4  # from here on only powers of ten have room
 
-def logarithmic(axis: Any) -> None:
+
+def logarithmic(axis: Any, ends: tuple[float, float]) -> None:
+    """With at least three numbers along it: round ones where the axis spans less than a few powers of ten."""
     axis._set_axes_scale("log")
-    plain_numbers(axis)
+    if ends[1] / ends[0] > FAR:
+        plain_numbers(axis)
+        return
+    if ends[1] / ends[0] < NARROW:
+        ticks = [t for t in MaxNLocator(6, steps=[1, 2, 5, 10]).tick_values(*ends) if ends[0] <= t <= ends[1]]
+    else:
+        every = [
+            k * 10.0**e
+            for e in range(math.floor(math.log10(ends[0])), math.ceil(math.log10(ends[1])))
+            for k in (1, 2, 3, 5)
+        ]
+        ticks = [t for t in every if ends[0] <= t <= ends[1]]
+        ticks = ticks if len(ticks) < 9 else [t for t in ticks if f"{t:e}"[0] != "3"]
+    axis.set_major_locator(FixedLocator(ticks))
+    axis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.6g}"))
+    axis.set_minor_locator(NullLocator())
 
 
 def plain_numbers(axis: Any) -> None:

@@ -11,7 +11,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +120,16 @@ def write(
         files |= {s.file + end: (s.file + end, body) for end, body in kept.items() if body or end == ".csv"}
     for name, body in files.values():
         write_atomic(Path(folder) / name, body)
+    _remove_left_out(study, Path(folder) / "figures", {Path(s.file).name for s in shown})
     return {key: Path(folder) / name for key, (name, _) in files.items()}
+
+
+def _remove_left_out(study: Study, folder: Path, drawn: Collection[str]) -> None:
+    """Files of this study's figures that an earlier report had and this one leaves out; no others."""
+    known = {writers.slug(name, "_") for name in ("verdict_against_budget", *(f.name for f in study.figures))}
+    for old in folder.glob("*"):
+        if old.suffix in (".csv", ".svg", ".pdf") and old.stem in known and old.stem not in drawn:
+            old.unlink()
 
 
 def figures_of(
@@ -164,7 +173,8 @@ def summary(verdicts: Sequence[Verdict]) -> str:
     for look, n in _counted(verdicts):
         reasons = Counter(str(v.reason) for v in verdicts if writers.LOOKS[v.says] == look and not v.decided)
         why = ", ".join(f"{k} {reason}" for reason, k in reasons.most_common())
-        counts.append(f"{n} {look.counted}" + (f" ({why})" if why else ""))
+        counted = look.counted.replace("that do not", "that does not") if n == 1 else look.counted
+        counts.append(f"{n} {counted}" + (f" ({why})" if why else ""))
     listed = counts[0] if len(counts) == 1 else f"{', '.join(counts[:-1])} and {counts[-1]}"
     families = len({v.family for v in verdicts})
     grouped = f" in {families} famil{'ies' if families != 1 else 'y'}" if families != len(verdicts) else ""
@@ -172,9 +182,16 @@ def summary(verdicts: Sequence[Verdict]) -> str:
 
 
 def what_it_says(headline: Sequence[str], verdicts: Sequence[Verdict]) -> str:
-    """One paragraph: the counts, then the claims of the headline with their numbers; all of it stands in the table."""
+    """One paragraph: the counts, then three claims with their numbers; all of it stands in the table.
+
+    Those of the headline first. Where some have no number yet, decided claims take their place, and they come last.
+    """
     known = {v.claim: v for v in verdicts}
-    return " ".join([summary(verdicts), *(_in_words(known[id]) for id in headline if id in known)])
+    named = [known[id] for id in headline if id in known]
+    measured, open_ones = [v for v in named if v.evidence], [v for v in named if not v.evidence]
+    others = [v for v in verdicts if v.decided and v.evidence and v not in measured]
+    shown = [*measured, *others[: max(0, len(named) - len(measured))], *open_ones]
+    return " ".join([summary(verdicts), *map(_in_words, shown)])
 
 
 def _in_words(v: Verdict) -> str:
@@ -296,7 +313,8 @@ def _shown(number: int, figure: Figure, data: figures.FigureData, svg: str) -> S
     numbers = Grid(
         f"Numbers behind figure {number}.", head, tuple(tuple((text(r.get(k)),) for k in head) for r in rows), ()
     )
-    caption = f"In the paper: {figure.paper or 'no counterpart'}. {data.note}".strip()
+    said = (f"In the paper: {figure.paper or 'no counterpart'}.", data.note, figures.reading(data))
+    caption = " ".join(filter(None, said))
     return Shown(
         number,
         f"Figure {number}. {figure.title}",

@@ -7,7 +7,7 @@ import io
 import math
 import re
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -18,81 +18,20 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize, TwoSlopeNorm, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.image import imread
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch, Rectangle
+from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 from matplotlib.transforms import ScaledTranslation
 
 from saccade.lab.store import write_atomic
-from saccade.report import axes, figures
+from saccade.report import axes, figures, listing, looks
 from saccade.report.figures import FAMILIES, GRID, INK, MUTED, PAPER, FigureData, Line, Mark, Panel, colour
 from saccade.spec import SaccadeError, suggest
 
 FORMATS = ("svg", "pdf", "png")
-FONTS = "'Inter', 'Helvetica Neue', 'Helvetica', 'Arial', 'DejaVu Sans', sans-serif"
-MARKERS = {
-    "circle": "o",
-    "square": "s",
-    "triangle up": "^",
-    "triangle down": "v",
-    "plus": "P",
-    "cross": "X",
-    "pentagon": "p",
-}
-DASHES: dict[str, Any] = {
-    "solid": "-",
-    "dashed": (0, (4.5, 1.8)),
-    "dotted": (0, (1.1, 1.5)),
-    "dashdot": (0, (5, 1.6, 1.1, 1.6)),
-}
-STYLE: Any = {
-    # Text is measured in the font that comes with matplotlib, so the layout is the same on every machine;
-    # it is wider than the fonts that SVG then asks for, so nothing overflows.
-    "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],
-    "font.size": 8.5,
-    "text.usetex": False,
-    "text.parse_math": False,
-    "text.color": INK,
-    "axes.labelcolor": INK,
-    "axes.labelsize": 8.5,
-    "axes.titlesize": 9,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.titlepad": 7,
-    "axes.edgecolor": MUTED,
-    "axes.linewidth": 0.7,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.facecolor": "none",
-    "axes.axisbelow": True,
-    "axes.grid": True,
-    "grid.color": GRID,
-    "grid.linewidth": 0.7,
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-    "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK,
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
-    "xtick.major.width": 0.7,
-    "ytick.major.width": 0.7,
-    "xtick.major.size": 3,
-    "ytick.major.size": 3,
-    "legend.frameon": False,
-    "legend.fontsize": 8,
-    "legend.handlelength": 3.2,
-    "figure.facecolor": PAPER,
-    "savefig.facecolor": "auto",
-    "svg.fonttype": "none",
-    "svg.hashsalt": "saccade",
-    "pdf.fonttype": 42,
-    "image.composite_image": False,
-}
 
 
 def draw(data: FigureData) -> Figure:
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(looks.STYLE):
         if isinstance(data, figures.Curves):
             return _curves(data)
         if isinstance(data, figures.Bars):
@@ -118,11 +57,11 @@ def render(data: FigureData, kind: str) -> bytes:
     if data.title:
         metadata["Title"] = data.title
     figure = draw(data)
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(looks.STYLE):
         figure.savefig(out, format=kind, dpi=220 if kind == "png" else 72, metadata=metadata)
     if kind != "svg":
         return out.getvalue()
-    text = re.sub(r"'DejaVu Sans'(, sans-serif)?", FONTS, out.getvalue().decode())
+    text = re.sub(r"'DejaVu Sans'(, sans-serif)?", looks.FONTS, out.getvalue().decode())
     text = NOT_XML.sub("", text)
     return re.sub(r"[ \t]+\n", "\n", text).encode()
 
@@ -137,48 +76,62 @@ def save(data: FigureData, path: str | Path) -> Path:
 def _curves(data: figures.Curves) -> Figure:
     k = 100 if data.y_percent else 1
     panels = data.panels or (Panel("", ()),)
-    columns = min(len(panels), 4)
+    own = any(p.y_label for p in panels)
+    columns = min(len(panels), 2 if own and len(panels) == 4 else 3 if own or len(panels) in (5, 6, 9) else 4)
     rows = math.ceil(len(panels) / columns)
     lines = [line for p in panels for line in p.lines]
     marks, fits = [m for p in panels for m in p.marks], [f for p in panels for f in p.fits]
-    handles = _legend(lines, marks, fits, width=26 if columns == 1 else 60)
+    handles = looks.legend(lines, marks, fits, width=26 if columns == 1 else 60)
     size, place = _room(handles, columns, rows, wide=columns > 1)
     figure = Figure(figsize=size, layout="constrained")
-    grid = figure.subplots(rows, columns, squeeze=False, sharey=True)
-    span = axes.span(lines, k, [*(k * m.y for m in marks), *(k * y for f in fits for y in f.y)], data.y_log)
-    for panel, ax in zip(panels, grid.flat, strict=False):
+    grid = figure.subplots(rows, columns, squeeze=False, sharey=not own)
+    shared = _span([p for p in panels if not p.y_label], k, data.y_log)
+    for i, (panel, ax) in enumerate(zip(panels, grid.flat, strict=False)):
+        span = _span([panel], k, data.y_log) if panel.y_label else shared
         _panel(ax, panel, k, span, data.y_log, 235 if columns == 1 else 400 / columns)
+        if panel.y_label or i % columns == 0:
+            ax.set_ylabel(looks.unit(panel.y_label or data.y_label, data.y_percent))
+        elif own:
+            ax.tick_params(labelleft=False)
     for ax in grid.flat[len(panels) :]:
         ax.set_axis_off()
-    for ax in grid[:, 0]:
-        ax.set_ylabel(_unit(data.y_label, data.y_percent))
     if handles:
         figure.legend(handles=handles, **place)
     return figure
+
+
+def _span(panels: Sequence[Panel], k: float, log: bool) -> tuple[float, float] | None:
+    lines = [line for p in panels for line in p.lines]
+    more = [*(k * m.y for p in panels for m in p.marks), *(k * y for p in panels for f in p.fits for y in f.y)]
+    return axes.span(lines, k, more, log)
 
 
 def _panel(ax: Any, panel: Panel, k: float, span: tuple[float, float] | None, y_log: bool, width: float) -> None:
     """`width` is about that of the axes in points: enough to know what would overlap."""
     ax.set_title(textwrap.fill(panel.title, max(12, int(width / 5.6))))
     ax.set_xlabel(textwrap.fill(panel.x_label, max(12, int(width / 4.6))))
-    xs = sorted(
-        {x for line in panel.lines for x in line.x} | {m.x for m in panel.marks} | {x for f in panel.fits for x in f.x}
-    )
+    measured = {x for line in panel.lines for x in line.x}
+    xs = sorted(measured | {m.x for m in panel.marks} | {x for f in panel.fits for x in f.x})
     if not xs or span is None:
-        _nothing(ax, alone=span is None)
+        looks.nothing(ax, alone=span is None)
         return
     if panel.x_log and xs[0] <= 0:
         raise SaccadeError(f'"{panel.x_label}" has {xs[0]:g}, which a logarithmic axis cannot show.')
     into: Callable[[float], float] = math.log if panel.x_log else float
     reach = (into(xs[-1]) - into(xs[0])) or 1
     places = [width * (into(x) - into(xs[0])) / reach for x in xs]
-    gap = min((b - a for a, b in pairwise(places)), default=width / 2)
+    # A paper's value beside a measured one does not make the panel crowded.
+    own = [place for x, place in zip(xs, places, strict=True) if x in measured]
+    gap = min((b - a for a, b in pairwise(own)), default=width / 2)
     room = min(15.0, 0.6 * gap) / max(len(panel.lines), 1)
-    crowded = gap < 7 or room < 1.2  # then bands instead of bars side by side
+    # Then bands instead of bars side by side.
+    crowded = gap < 7 or room < 1.2 or len(measured) * len(panel.lines) > CROWD
     dodge = 0.0 if crowded else min(4.6, room)
-    _x_axis(ax, panel, xs, places)
+    _x_axis(ax, panel, xs, places, measured)
     if y_log:
-        axes.logarithmic(ax.yaxis)
+        axes.logarithmic(ax.yaxis, span)
+    else:  # matplotlib's own choice falls to two numbers in a low panel
+        ax.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10], min_n_ticks=3))
     ax.set_ylim(*span)
     offsets = {}
     for i, line in enumerate(panel.lines):
@@ -187,14 +140,14 @@ def _panel(ax: Any, panel: Panel, k: float, span: tuple[float, float] | None, y_
         offsets[line.label] = (shifted, line)
         _line(ax, line, k, shifted, span, crowded, aside=min(3.4, 0.85 * dodge))
     for fit in panel.fits:
-        ax.plot(fit.x, [k * y for y in fit.y], color=colour(fit.family, 0.8), lw=0.8, zorder=2)
+        ax.plot(fit.x, [k * y for y in fit.y], color=colour(fit.family, 0.9), lw=0.9, ls=looks.FITTED, zorder=4.5)
     for mark in panel.marks:
         shifted, owner = offsets.get(mark.line, (ax.transData, None))
         _mark(ax, mark, mark.x, k, shifted, owner)
 
 
-def _x_axis(ax: Any, panel: Panel, xs: Sequence[float], places: Sequence[float]) -> None:
-    """`places` are the positions of xs in points, to leave out labels that would touch."""
+def _x_axis(ax: Any, panel: Panel, xs: Sequence[float], places: Sequence[float], measured: Collection[float]) -> None:
+    """`places` are the positions of xs in points, to leave out labels that would touch; measured ones come first."""
     into, back = (math.log, math.exp) if panel.x_log else (float, float)
     pad = (into(xs[-1]) - into(xs[0])) * 12 / max(places[-1], 1) or 0.5
     ends = (back(into(xs[0]) - pad), back(into(xs[-1]) + pad))
@@ -209,13 +162,15 @@ def _x_axis(ax: Any, panel: Panel, xs: Sequence[float], places: Sequence[float])
         else:
             axes.plain_numbers(ax.xaxis)
         return
-    texts, last = [], -math.inf
-    for x, place in zip(xs, places, strict=True):
+    texts: dict[float, str] = {}
+    taken: list[tuple[float, float]] = []  # the middle of each label and half its width
+    for x, place in sorted(zip(xs, places, strict=True), key=lambda at: (at[0] not in measured, at[0])):
         text = f"{x:,.6g}"
-        free = place - last > 5.2 * len(text)
-        texts.append(text if free else "")
-        last = place if free else last
-    ax.set_xticks(list(xs), texts)
+        half = 2.6 * len(text)
+        free = all(abs(place - other) > half + room for other, room in taken)
+        texts[x] = text if free else ""
+        taken += [(place, half)] if free else []
+    ax.set_xticks(list(xs), [texts[x] for x in xs])
     ax.xaxis.set_minor_locator(NullLocator())
 
 
@@ -247,13 +202,13 @@ def _line(ax: Any, line: Line, k: float, shifted: Any, span: tuple[float, float]
     if points and not crowded:  # a little to the right, or the mean would cover them
         right = shifted + ScaledTranslation(aside / 72, 0, ax.figure.dpi_scale_trans)
         ax.plot(*zip(*points, strict=True), "o", ms=2.1, mec="none", mfc=ink, alpha=0.65, transform=right, zorder=3)
-    ax.plot(line.x, means, color=ink, lw=1.3, ls=DASHES[line.dash], transform=shifted, zorder=3.5)
+    ax.plot(line.x, means, color=ink, lw=1.3, ls=looks.DASHES[line.dash], transform=shifted, zorder=3.5)
     every = max(1, len(line.x) // 6) if crowded else 1
     ax.plot(
         line.x,
         means,
         ls="none",
-        marker=MARKERS[FAMILIES[line.family].marker],
+        marker=looks.MARKERS[FAMILIES[line.family].marker],
         ms=4,
         mfc=ink,
         mec=PAPER,
@@ -281,6 +236,7 @@ VERDICTS = {
     "undecided": ("#6E7781", "?"),
 }
 BUDGET_COLUMNS = 5
+CROWD = 40  # intervals of one panel, above which single bars hide one another
 CHARACTER = 5.6  # points across of a letter in a label of 8 points, and a little air
 
 
@@ -304,31 +260,37 @@ def _budget(data: figures.Budget) -> Figure:
             ax.plot([x], [y], "o", color=ink, ms=3.4, zorder=3)
         ax.plot(xs, ys, color=ink, lw=0.9, zorder=2)
         ax.set_title(f"{sign} {path.label}", fontsize=7, color=ink, pad=3)
+        ax.set_ylabel(path.unit, fontsize=6.5, labelpad=2)
         ax.set_xlim(40, 110)
         ax.set_xticks([50, 75, 100])
         ax.tick_params(labelsize=6.5)
         ax.yaxis.set_major_locator(MaxNLocator(3))
         ax.grid(axis="x", visible=False)
     figure.supxlabel("share of the training budget (%)", fontsize=8)
-    figure.supylabel("contrast (points, or the claim's own unit)", fontsize=8)
     return figure
 
 
 def _bars(data: figures.Bars) -> Figure:
+    if data.down:
+        return listing.draw(data)
     k = 100 if data.y_percent else 1
-    handles = _legend(data.lines, data.marks, (), width=26, blocks=not data.y_log)
-    broad = len(data.categories) * len(data.lines) > 18
+    # A key that would repeat what stands under the bars, or one word, is left out; n then stands elsewhere.
+    named = all(len(line.x) == 1 and line.label == data.categories[int(line.x[0])] for line in data.lines)
+    keyed = () if named or len(data.lines) == 1 else data.lines
+    handles = looks.legend(keyed, data.marks, (), width=26, blocks=not data.y_log)
+    broad = sum(len(line.x) for line in data.lines) > 18
     size, place = _room(handles, 1, 1, wide=broad)
     figure = Figure(figsize=size, layout="constrained")
     ax = figure.subplots()
     ax.set_xlabel(data.x_label)
-    ax.set_ylabel(_unit(data.y_label, data.y_percent))
+    counted = f"\n{_behind(data.lines[0])}" if len(data.lines) == 1 and not named else ""
+    ax.set_ylabel(looks.unit(data.y_label, data.y_percent) + counted)
     ax.grid(axis="x", visible=False)
     if handles:
         figure.legend(handles=handles, **place)
     span = axes.span(data.lines, k, [k * m.y for m in data.marks], data.y_log, zero=not data.y_log)
     if span is None:
-        _nothing(ax)
+        looks.nothing(ax)
         return figure
     # Bars of one category stand side by side around its middle; a line that has none there takes no room.
     members = {x: [line.label for line in data.lines if x in line.x] for x in range(len(data.categories))}
@@ -340,7 +302,7 @@ def _bars(data: figures.Bars) -> Figure:
 
     owners = {line.label: line for line in data.lines}
     if data.y_log:
-        axes.logarithmic(ax.yaxis)
+        axes.logarithmic(ax.yaxis, span)
     for line in data.lines:
         xs, ink = [middle(x, line.label) for x in line.x], colour(line.family, line.shade)
         if not data.y_log:  # on a logarithmic axis a bar's length means nothing
@@ -351,7 +313,7 @@ def _bars(data: figures.Bars) -> Figure:
                 color=(*to_rgb(ink), 0.16),
                 edgecolor=ink,
                 lw=0.8,
-                ls=DASHES[line.dash],
+                ls=looks.DASHES[line.dash],
                 zorder=2,
             )
         for x, e, seeds in zip(xs, line.estimates, line.seeds, strict=True):
@@ -364,10 +326,22 @@ def _bars(data: figures.Bars) -> Figure:
     ax.set_xlim(-0.55, len(data.categories) - 0.45)
     ax.set_ylim(*span)
     room = max(7, int((84 if broad else 46) / len(data.categories)))
-    names = [textwrap.fill(c, room, break_long_words=False) for c in data.categories]
+    names = [_broken(c, room) for c in data.categories]
+    if named:
+        behind = {int(line.x[0]): _behind(line) for line in data.lines}
+        names = [f"{name}\n{_broken(behind[i], max(room, 11))}" for i, name in enumerate(names)]
     ax.set_xticks(range(len(data.categories)), names)
     ax.tick_params(axis="x", length=0)
     return figure
+
+
+def _behind(line: Line) -> str:
+    """As in `n=5, 1 diverged`."""
+    return line.caption.removeprefix(f"{line.label}, ")
+
+
+def _broken(text: str, room: int) -> str:
+    return textwrap.fill(text, room, break_long_words=False, break_on_hyphens=False)
 
 
 def _heatmap(data: figures.Heatmap) -> Figure:
@@ -385,13 +359,14 @@ def _heatmap(data: figures.Heatmap) -> Figure:
     ax.set_ylabel(data.y_label)
     ax.grid(visible=False)
     if not values:
-        _nothing(ax)
+        looks.nothing(ax)
         return figure
-    top = max(map(abs, values)) or 1.0
+    top = max(*map(abs, values), k * data.ceiling) or 1.0
+    most = max(*values, k * data.ceiling)
     norm = (
         TwoSlopeNorm(0, -top, top)
         if data.diverging
-        else Normalize(min(values), max(values) if max(values) > min(values) else min(values) + 1)
+        else Normalize(min(values), most if most > min(values) else min(values) + 1)
     )
     shades = matplotlib.colormaps["PuOr" if data.diverging else "cividis"]
     for i, j, e in cells:
@@ -401,11 +376,16 @@ def _heatmap(data: figures.Heatmap) -> Figure:
             # Not quite INK and PAPER: these stand on the cell's colour, which no page changes.
             bright = sum(c * w for c, w in zip(to_rgb(face), (0.3, 0.59, 0.11), strict=True))
             ink = "#15181c" if bright > 0.5 else "#fdfdfd"
-            text = "–" if e is None else f"{k * e.value:.1f}" if data.percent else f"{e.value:.3g}"
+            text = "–" if e is None else "0" if not e.value else f"{k * e.value:.1f}" if k > 1 else _cell(e.value)
             ax.text(j, i, text, ha="center", va="center", fontsize=7.5, color=ink)
-    unit = f"{_unit(data.unit, data.percent)}, {figures.counted([e for *_, e in cells if e is not None])}"
+    known = [e for *_, e in cells if e is not None]
+    unit = f"{looks.unit(data.unit, data.percent)}, {figures.counted(known)}"
+    halves = [k * (e.high - e.low) / 2 for e in known if math.isfinite(e.high - e.low)]
+    if halves and max(halves) > 0:
+        unit += f", 95 % intervals at most ± {max(halves):.2g}"
     if written:
-        ax.set_title(unit, fontsize=8.5, fontweight="normal", color=MUTED)
+        room = int((figure.get_figwidth() - 1.3) * 72 / CHARACTER)
+        ax.set_title(textwrap.fill(unit, room), fontsize=8.5, fontweight="normal", color=MUTED)
     else:
         bar = figure.colorbar(ScalarMappable(norm, shades), ax=ax, label=unit)
         bar.outline.set_visible(False)
@@ -419,11 +399,16 @@ def _heatmap(data: figures.Heatmap) -> Figure:
     return figure
 
 
+def _cell(value: float) -> str:
+    """Two places, and the power of ten where they would show nothing."""
+    return f"{value:.0e}".replace("e-0", "e-") if 0 < abs(value) < 5e-3 else f"{value:.2f}"
+
+
 def _images(data: figures.ImageGrid) -> Figure:
     down, across = len(data.images), max(map(len, data.images), default=0)
     if not down or not across:
         figure = Figure(figsize=(3.4, 1.6), layout="constrained")
-        _nothing(figure.subplots())
+        looks.nothing(figure.subplots())
         return figure
     shown = [(i, j, p) for i, row in enumerate(data.images) for j, p in enumerate(row) if p is not None]
     tall = max((p.height / p.width for *_, p in shown), default=1.0)
@@ -459,59 +444,6 @@ def _images(data: figures.ImageGrid) -> Figure:
     return figure
 
 
-def _legend(
-    lines: Sequence[Line], marks: Sequence[Mark], fits: Sequence[figures.Fit], width: int, blocks: bool = False
-) -> list[Any]:
-    """One entry a look; panels that show the same line share it, with the counts of all of them."""
-    merged: dict[tuple[Any, ...], Line] = {}
-    for line in lines:
-        key = (line.label, line.family, line.dash, line.shade)
-        seen = merged.get(key)
-        merged[key] = (
-            line
-            if seen is None
-            else replace(
-                line if line.missing > seen.missing else seen,
-                x=seen.x + line.x,
-                estimates=seen.estimates + line.estimates,
-                seeds=seen.seeds + line.seeds,
-            )
-        )
-    handles: list[Any] = [
-        Patch(
-            facecolor=(*to_rgb(colour(line.family, line.shade)), 0.16),
-            edgecolor=colour(line.family, line.shade),
-            lw=0.8,
-            ls=DASHES[line.dash],
-            label=_wrapped(line.caption, width),
-        )
-        if blocks
-        else Line2D(
-            [],
-            [],
-            color=colour(line.family, line.shade),
-            lw=1.3,
-            ls=DASHES[line.dash],
-            marker=MARKERS[FAMILIES[line.family].marker],
-            ms=4.4,
-            mec=PAPER,
-            mew=0.6,
-            label=_wrapped(line.caption, width),
-        )
-        for line in merged.values()
-    ]
-    handles += [Line2D([], [], color=colour(f.family, 0.8), lw=0.8, label=textwrap.fill(f.label, width)) for f in fits]
-    if marks:
-        handles.append(Line2D([], [], ls="none", marker="D", ms=5, mfc=PAPER, mec=INK, mew=1.2, label="paper's value"))
-    return handles
-
-
-def _wrapped(caption: str, width: int) -> str:
-    """Broken at spaces, but not inside `n=4 to 5` or `1 diverged`."""
-    together = r"n=\d+ to \d+|\d+ (diverged|failed|not run yet|missing)"
-    return textwrap.fill(re.sub(together, lambda m: m[0].replace(" ", "\u00a0"), caption), width)
-
-
 def _room(handles: Sequence[Any], columns: int, rows: int, wide: bool) -> tuple[tuple[float, float], dict[str, Any]]:
     """Figure size in inches and the legend's place: right of one panel, below several."""
     labels = [str(h.get_label()).split("\n") for h in handles]
@@ -527,13 +459,6 @@ def _room(handles: Sequence[Any], columns: int, rows: int, wide: bool) -> tuple[
     return size, {"loc": "outside lower center", "ncols": across, "columnspacing": 1.6}
 
 
-def _nothing(ax: Any, alone: bool = True) -> None:
-    ax.text(0.5, 0.5, "no rows yet", transform=ax.transAxes, ha="center", va="center", color=MUTED)
-    ax.set_xticks([])
-    if alone:  # else y belongs to the panels beside it too
-        ax.set_yticks([])
-
-
 def _names(axis: Any, labels: Sequence[str], wide: int) -> None:
     """Broken into lines of `wide` characters; turned upright where a single word is wider."""
     every = max(1, math.ceil(len(labels) / 24))
@@ -541,8 +466,3 @@ def _names(axis: Any, labels: Sequence[str], wide: int) -> None:
     upright = max((len(word) for v in shown for word in v.split()), default=0) > wide * every
     names = [textwrap.fill(v, 22 if upright else max(1, wide * every), break_long_words=False) for v in shown]
     axis.set_ticks(range(0, len(labels), every), names, rotation=90 if upright else 0)
-
-
-def _unit(label: str, percent: bool) -> str:
-    named = any(unit in label for unit in ("%", "(points)", "percentage points"))
-    return f"{label} (%)" if percent and not named else label

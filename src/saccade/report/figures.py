@@ -126,7 +126,10 @@ class Fit:
 
 @dataclass(frozen=True)
 class Panel:
-    """`x_log` is a base (2, 10) or None; `x_down` lets x fall to the right, as for shrinking scales."""
+    """`x_log` is a base (2, 10) or None; `x_down` lets x fall to the right, as for shrinking scales.
+
+    With a `y_label` the panel has an axis of its own: another quantity, or one that the shared axis would flatten.
+    """
 
     title: str
     lines: tuple[Line, ...]
@@ -135,11 +138,15 @@ class Panel:
     x_down: bool = False
     marks: tuple[Mark, ...] = ()
     fits: tuple[Fit, ...] = ()
+    y_label: str = ""
 
 
 @dataclass(frozen=True)
 class Curves:
-    """Panels side by side that share y. Values are stored in [0, 1] where `y_percent` shows percent."""
+    """Panels side by side that share y, but for those with a label of their own.
+
+    Values are stored in [0, 1] where `y_percent` shows percent.
+    """
 
     title: str
     panels: tuple[Panel, ...]
@@ -158,7 +165,10 @@ class Curves:
 
 @dataclass(frozen=True)
 class Bars:
-    """Categories along x, one bar a line in each; `x` of a line counts the categories from 0."""
+    """Categories along x, one bar per line in each; `x` of a line counts the categories from 0.
+
+    `down` lists the categories from top to bottom and draws points instead of bars: for many, or for long names.
+    """
 
     title: str
     categories: tuple[str, ...]
@@ -169,6 +179,7 @@ class Bars:
     y_percent: bool = False
     marks: tuple[Mark, ...] = ()
     note: str = ""
+    down: bool = False
 
     def rows(self) -> list[Flat]:
         every = [*(r for line in self.lines for r in line.rows()), *_extras(self.marks)]
@@ -177,7 +188,10 @@ class Bars:
 
 @dataclass(frozen=True)
 class Heatmap:
-    """An estimate for each row and column; None where there is no row yet. `diverging` centres on 0."""
+    """An estimate for each row and column; None where there is no row yet. `diverging` centres on 0.
+
+    Colours reach up to `ceiling` at least, so that what is small in its meaning is not shown as large.
+    """
 
     title: str
     cells: tuple[tuple[Estimate | None, ...], ...]
@@ -189,6 +203,7 @@ class Heatmap:
     percent: bool = False
     diverging: bool = False
     note: str = ""
+    ceiling: float = 0.0
 
     def rows(self) -> list[Flat]:
         return [
@@ -308,6 +323,7 @@ def curves(
     marks: Sequence[Mark] = (),
     fits: Sequence[Fit] = (),
     note: str = "",
+    own_axis: bool = False,
 ) -> Curves:
     """One panel. Each of `lines` has label, family and, if wanted, dash, shade, where, and a `y` of its own.
 
@@ -319,8 +335,10 @@ def curves(
         if relative_to is not None and curve:
             curve = _relative(curve, relative_to)
         drawn.append(line(curve=curve, **style))
-    whole = Panel(panel, tuple(drawn), x_label or x, x_log, x_down, tuple(marks), tuple(fits))
-    return Curves(title, (whole,), y_label or y, y_log, y_percent, note)
+    named = y_label or y
+    own = named if own_axis else ""
+    whole = Panel(panel, tuple(drawn), x_label or x, x_log, x_down, tuple(marks), tuple(fits), own)
+    return Curves(title, (whole,), named, y_log, y_percent, note)
 
 
 def beside(*several: Curves, title: str = "", note: str = "") -> Curves:
@@ -458,7 +476,7 @@ def describe(data: FigureData) -> str:
     elif isinstance(data, Budget):
         words = [
             f"{p.label}, {p.verdict}: "
-            + ", ".join(f"{e.value:.3g} at {s:.0%}" for s, e in zip(p.shares, p.estimates, strict=True))
+            + ", ".join(f"{_shown(e, p.unit)} at {s:.0%}" for s, e in zip(p.shares, p.estimates, strict=True))
             for p in data.paths
         ]
     elif isinstance(data, Heatmap):
@@ -472,6 +490,27 @@ def describe(data: FigureData) -> str:
         k = 100 if data.y_percent else 1
         words = [data.y_label] + [_told(p, line, k, names) for p in panels for line in p.lines]
     return ". ".join(w for w in (data.title, *words) if w) + "."
+
+
+def _shown(e: Estimate, unit: str) -> str:
+    return f"{100 * e.value:+.1f} points" if unit == "points" else f"{e.value:+.3g} {unit}".rstrip()
+
+
+def reading(data: FigureData) -> str:
+    """What the signs of a drawing mean, for its caption; empty where nothing was sampled."""
+    if isinstance(data, ImageGrid):
+        return ""
+    if isinstance(data, Budget):
+        return (
+            "Bars: 95 % intervals over seeds. Horizontal line: no difference. ✓ as the paper found, ✗ the opposite, "
+            "= equivalent, ? open."
+        )
+    if isinstance(data, Heatmap):
+        sampled = any(e is not None and e.method != "exact" for row in data.cells for e in row)
+        return "Cells: means over n seeds." if sampled else ""
+    lines = [line for p in data.panels for line in p.lines] if isinstance(data, Curves) else data.lines
+    several = any(e.n > 1 and e.method != "exact" for line in lines for e in line.estimates)
+    return "Small points: single seeds. Bars or bands: 95 % intervals over the n seeds of the key." if several else ""
 
 
 def _told(panel: Panel, line: Line, k: int, names: Sequence[str]) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from saccade.lab.table import Series, Table, minus, per_seed
 from saccade.report import figures
 from saccade.report.figures import Bars, Curves, FigureData, Fit, ImageGrid, Line, Mark, Panel, line
+from saccade.spec import Estimate
 from saccade.stats import TooFewSeeds
 from saccade.studies.attention_as_convolution import measures
 from saccade.studies.attention_as_convolution.arms import (
@@ -35,6 +36,7 @@ from saccade.studies.attention_as_convolution.arms import (
     on_few,
     sixteen,
 )
+from saccade.studies.attention_as_convolution.gaussians import REACH, contours, head_key
 from saccade.studies.attention_as_convolution.measures import accuracy
 from saccade.study import figure
 
@@ -117,9 +119,16 @@ def _identity(value: float) -> float:
 
 
 def _states(
-    table: Table, metric: str, arm: str, title: str, x_label: str = "layer", of: Callable[[float], float] = _identity
+    table: Table,
+    metric: str,
+    arm: str,
+    title: str,
+    x_label: str = "layer",
+    of: Callable[[float], float] = _identity,
+    *,
+    y_label: str = "",
 ) -> Panel:
-    """One arm by layer: the trained model and the untrained one of the same seeds."""
+    """One arm by layer: the trained model and the untrained one of the same seeds; `y_label` for an axis of its own."""
     lines = []
     for label, state, family, dash, shade in (
         ("trained", "trained", "attention", "solid", 0.6),
@@ -128,7 +137,7 @@ def _states(
         curve = {x: per_seed(of, s) for x, s in table.curve(metric, "layer", arm=arm, state=state).items()}
         if curve:
             lines.append(line(label, curve, family=family, dash=dash, shade=shade, gaps=table.at(arm=arm).gaps))
-    return Panel(title, tuple(lines), x_label)
+    return Panel(title, tuple(lines), x_label, y_label=y_label)
 
 
 def _filled(*panels: Panel, y_label: str, note: str = "") -> Curves:
@@ -139,9 +148,15 @@ def _filled(*panels: Panel, y_label: str, note: str = "") -> Curves:
 @figure("Do centres form a grid?", paper="not in the report")
 def fig2_grid(table: Table) -> FigureData:
     return _filled(
-        *(_states(table, "lattice_distance", arm, f"{arm}: tokens to the grid") for arm in (ISO, NONISO)),
-        *(_states(table, "coverage", arm, f"{arm}: share of 3x3 covered") for arm in (ISO, NONISO)),
-        y_label="tokens, and share of nine shifts",
+        *(
+            _states(table, "lattice_distance", arm, f"{arm}: distance to the grid", y_label="tokens")
+            for arm in (ISO, NONISO)
+        ),
+        *(
+            _states(table, "coverage", arm, f"{arm}: 3x3 shifts covered", y_label="share of nine shifts")
+            for arm in (ISO, NONISO)
+        ),
+        y_label="tokens",
         note="Distance of centres to the nearest whole-token shift (0.38 for a centre drawn at random), and the share "
         "of the nine shifts of a 3x3 kernel that are the nearest one to some centre.",
     )
@@ -150,9 +165,10 @@ def fig2_grid(table: Table) -> FigureData:
 @figure("How far centres are from the query, and how far they moved", paper="not in the report")
 def fig2_distance(table: Table) -> FigureData:
     return _filled(
-        *(_states(table, "centre_norm", arm, f"{arm}: from the query") for arm in (ISO, NONISO)),
-        *(_states(table, "centre_moved", arm, f"{arm}: moved in training") for arm in (ISO, NONISO)),
+        *(_states(table, "centre_norm", arm, f"{arm}: from the query", y_label="tokens") for arm in (ISO, NONISO)),
+        *(_states(table, "centre_moved", arm, f"{arm}: moved in training", y_label="tokens") for arm in (ISO, NONISO)),
         y_label="tokens",
+        note="Each panel has its own axis.",
     )
 
 
@@ -177,19 +193,20 @@ def sparsity(table: Table) -> FigureData:
 def content_share(table: Table) -> FigureData:
     forms = ((CONTENT, "SA", "layer"), (hierarchical(CONTENT), "HA", "pass"))
     return _filled(
-        *(_states(table, "positional_share", arm, f"{name}: positional share", by) for arm, name, by in forms),
-        *(_states(table, "pass_change", arm, f"{name}: moved since the {by} before", by) for arm, name, by in forms),
+        *(
+            _states(table, "positional_share", arm, f"{name}: same for every image", by, y_label="share of the map")
+            for arm, name, by in forms
+        ),
+        *(
+            _states(table, "pass_change", arm, f"{name}: moved since the {by} before", by, y_label="share of attention")
+            for arm, name, by in forms
+        ),
         y_label="share",
+        note="Each panel has its own axis.",
     )
 
 
 # -- Figure 2 as Gaussians around the query
-
-REACH = 6.0  # tokens to each side of the query that are drawn
-PIXELS = 132  # eleven per token
-INSIDE = (0.5, 0.9)  # mass inside the solid and inside the dotted contour
-# Nine that stay apart, the first ones of Okabe and Ito 2008; more heads begin anew
-HEADS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6E7781", "#8C510A", "#542788")
 
 
 def centres(table: Table, arm: str) -> ImageGrid:
@@ -211,65 +228,12 @@ def centres(table: Table, arm: str) -> ImageGrid:
         for s in order
     ]
     return figures.image_grid(
-        [*grid, [_head_key(), _token_key(), *([None] * (depth - 2))]],
+        [*grid, [head_key(), contours(()), *([None] * (depth - 2))]],
         rows=["untrained" if s == "start" else s for s in order] + ["key: heads 1 to 9; 12 x 12 tokens"],
         columns=[f"layer {i}" for i in range(1, depth + 1)],
         note="One colour per head, in the key row by row. Solid: half of its attention inside; dotted: nine tenths. "
         f"Lines are the borders of tokens, up to {REACH:g} from the query (filled). Seed 0.",
     )
-
-
-def contours(gaussians: Sequence[Sequence[float]]) -> np.ndarray:
-    """(PIXELS, PIXELS, 3) in [0, 1]; each Gaussian is centre row and column and precision a, b, c."""
-    import numpy as np
-
-    at = (np.arange(PIXELS) + 0.5) / PIXELS * 2 * REACH - REACH
-    y, x = np.meshgrid(at, at, indexing="ij")
-    step = 2 * REACH / PIXELS
-    image = np.ones((PIXELS, PIXELS, 3))
-    border = np.minimum(np.abs((y - 0.5) - np.rint(y - 0.5)), np.abs((x - 0.5) - np.rint(x - 0.5)))
-    image[border < step / 2] = 0.88
-    image[(np.abs(y) < 0.5) & (np.abs(x) < 0.5)] = 0.78
-    for i, (row, column, a, b, c) in enumerate(gaussians):
-        colour = _rgb(i)
-        dy, dx = y - row, x - column
-        form = np.sqrt(np.maximum(a * dy * dy + 2 * b * dy * dx + c * dx * dx, 0))  # Mahalanobis distance
-        slope = np.hypot(*np.gradient(form, step)) + 1e-9
-        angle = np.arctan2(dy, dx)
-        for mass in INSIDE:
-            off = np.abs(form - math.sqrt(-2 * math.log(1 - mass))) / slope / step  # in pixels from the line
-            ink = np.clip(1.3 - off, 0, 1)
-            if mass != INSIDE[0]:
-                ink = ink * (np.sin(24 * angle) > -0.2) * 0.8
-            image = image * (1 - ink[..., None]) + colour * ink[..., None]
-        middle = np.clip(2.2 - np.hypot(dy, dx) / step, 0, 1)[..., None]
-        image = image * (1 - middle) + colour * middle
-    few: np.ndarray = np.rint(15 * image) / 15  # few shades make small files
-    return few
-
-
-def _rgb(head: int) -> np.ndarray:
-    import numpy as np
-
-    code = HEADS[head % len(HEADS)]
-    return np.array([int(code[k : k + 2], 16) / 255 for k in (1, 3, 5)])
-
-
-def _head_key() -> np.ndarray:
-    """The colours of heads 1 to 9, three in a row."""
-    import numpy as np
-
-    image = np.ones((PIXELS, PIXELS, 3))
-    third = PIXELS // 3
-    for i in range(9):
-        row, column = divmod(i, 3)
-        image[row * third + 6 : (row + 1) * third - 6, column * third + 6 : (column + 1) * third - 6] = _rgb(i)
-    return image
-
-
-def _token_key() -> np.ndarray:
-    """The query and the borders of tokens alone."""
-    return contours(())
 
 
 @figure("Centres of attention, isotropic heads", paper="Figure 2a")
@@ -452,7 +416,7 @@ def slips(table: Table) -> FigureData:
         tuple(found),
         (line("with − without", dict(enumerate(found.values())), family="attention"),),
         "",
-        "accuracy, with − without",
+        "change of test accuracy (points)",
         False,
         True,
         note="Paired by seed. Centre: the second centre of a Gaussian added where it should multiply; flipped: content "
@@ -471,13 +435,17 @@ def train_mode(table: Table) -> FigureData:
     return Bars(
         "",
         tuple(found),
-        (line("training mode − evaluation", dict(enumerate(found.values())), family="attention"),),
+        tuple(line(arm, {i: series}, family=_family(arm)) for i, (arm, series) in enumerate(found.items())),
         "",
-        "accuracy, with − without",
+        "change of test accuracy (points)",
         False,
         True,
         note="Paired by seed. In training mode batch norms use and learn from the test images, as published.",
     )
+
+
+def _family(arm: str) -> str:
+    return {RESNET: "cnn", VIT: "vit"}.get(arm, "attention")
 
 
 @figure("Accuracy on few and on many images", paper="not in the report")
@@ -511,19 +479,19 @@ def conversion_drift(table: Table) -> FigureData:
         zip(table.at(metric="nearest_distance").values("form"), ("attention", "hybrid", "mlp"), strict=False)
     )
 
-    def panel(title: str, metric: str, whens: Sequence[str]) -> Panel:
+    def panel(title: str, metric: str, whens: Sequence[str], y_label: str) -> Panel:
         lines: list[Line] = []
         for form, family in families.items():
             for when in whens:
                 curve = table.curve(metric, "layer", form=form, when=when)
                 dash, shade = ("dotted", 0.3) if when == "before" else ("solid", 0.6)
                 lines.append(line(f"{form}, {when}", curve, family=family, shade=shade, dash=dash))
-        return Panel(title, tuple(drawn for drawn in lines if drawn.x), "layer")
+        return Panel(title, tuple(drawn for drawn in lines if drawn.x), "layer", y_label=y_label)
 
     return _filled(
-        panel("distance from the nearest convolution", "nearest_distance", ("before", "after")),
-        panel("drift of centres (pixels)", "centre_drift", ("after",)),
-        y_label="share of the kernel, and pixels",
+        panel("distance from the nearest convolution", "nearest_distance", ("before", "after"), "share of the kernel"),
+        panel("drift of centres", "centre_drift", ("after",), "pixels"),
+        y_label="share of the kernel",
         note="The distance is the part of the kernel outside the convolution's shifts, from 0 to 1.",
     )
 
@@ -540,15 +508,17 @@ def _conversion_note(table: Table) -> str:
     return "Right after conversion, " + "; ".join(words) + "." if words else ""
 
 
-@figure("Leakage of a head by α, as a power of ten", paper="not in the report")
+@figure("Leakage of a head by α: attention outside its own pixel", paper="not in the report")
 def leakage(table: Table) -> FigureData:
-    rows = {r["alpha"]: {0: math.log10(r["value"])} for r in table.at(metric="leakage") if r["value"] > 0}
+    rows = {r["alpha"]: r["value"] for r in table.at(metric="leakage") if r["value"] > 0}
     if not rows:
         raise TooFewSeeds(0)
     curve = dict(sorted(rows.items()))
-    law = Fit("4 exp(−α)", "attention", tuple(curve), tuple(math.log10(4 * math.exp(-a)) for a in curve))
-    drawn = line("attention outside the head's own pixel", curve, family="attention")
-    return Curves("", (Panel("", (drawn,), "α", 2, False, (), (law,)),), "power of ten")
+    law = Fit("4 exp(−α)", "other", tuple(curve), tuple(4 * math.exp(-a) for a in curve))
+    exact = tuple(Estimate(v, v, v, 0, "exact") for v in curve.values())
+    drawn = Line("computed", "attention", tuple(map(float, curve)), exact, tuple((v,) for v in curve.values()))
+    note = "Computed for one head, not sampled. For large α the four neighbours of its pixel have all that leaks."
+    return Curves("", (Panel("", (drawn,), "α", 2, False, (), (law,)),), "share of attention", True, note=note)
 
 
 FIGURES = (

@@ -38,7 +38,7 @@ from saccade.study import figure
 
 FAMILIES = {CONV: ("ConvNet", "cnn"), VIT: ("ViT", "vit")}  # by the baseline that an arm is compared with
 IN_BLOCKS = {CONV_V2: "Conv v2", CONV_V3: "Conv v3", POST: "ViT v2", PARALLEL: "ViT v3", SKIP: "one skip"}
-OF_SIZES = {DROPOUT: "drop- out", HALF_PATCH: "half patch", WIDER: "wider", DEEPER: "deeper", HEADS: "8 heads"}
+OF_SIZES = {DROPOUT: "dropout", HALF_PATCH: "half patch", WIDER: "wider", DEEPER: "deeper", HEADS: "8 heads"}
 ALL_ARMS = (CONV, CONV_V2, CONV_V3, VIT, POST, PARALLEL, SKIP, DROPOUT, HALF_PATCH, WIDER, DEEPER, HEADS, BARE)
 MOVES = {
     ("shift", 1.0): "shift 1",
@@ -96,21 +96,23 @@ def changes_of_sizes(table: Table) -> FigureData:
 @figure("Test accuracy of every arm, ours and the report's", paper="tables of parts 1c, 2b, 2c and 3c")
 def accuracies(table: Table) -> FigureData:
     arms = _present(table, ALL_ARMS)
-
-    def cells(arm: str) -> tuple[Estimate | None, ...]:
-        said = PRINTED.get(arm)
-        return stats.estimate(measures.score(table, arm)), None if said is None else _exact(said)
-
-    return Heatmap(
+    lines, marks = [], []
+    for plain, (label, family) in FAMILIES.items():
+        own = [(i, a) for i, a in enumerate(arms) if a == plain or measures.baseline(a, table) == plain]
+        gaps = [g for _, a in own for g in table.at(arm=a).gaps]
+        lines.append(line(label, {i: measures.score(table, a) for i, a in own}, family=family, gaps=gaps))
+        marks += [Mark(i, PRINTED[a], line=label) for i, a in own if a in PRINTED]
+    return Bars(
         "",
-        tuple(cells(a) for a in arms),
         tuple(arms),
-        ("here", "report"),
-        "",
+        tuple(lines),
         "",
         "test accuracy",
-        percent=True,
-        note="The report's images were most likely Imagenette's, its models larger.",
+        False,
+        True,
+        tuple(marks),
+        "Diamonds: the report's single runs; its images were most likely Imagenette's, its models larger.",
+        down=True,
     )
 
 
@@ -120,20 +122,24 @@ def costs(table: Table) -> FigureData:
     pairs = [(a, measures.cost_of(table, a), measures.cost_of(table, measures.baseline(a, table))) for a in arms]
     known = [(a, mine, other) for a, mine, other in pairs if mine and other]
     costs = [f"{a}: {c[0]:,} and {c[1]:,}" for a in (CONV, VIT) if (c := measures.cost_of(table, a))]
-    return Heatmap(
+    kinds = (("parameters", "other"), ("multiply-adds", "hybrid"))
+    return Bars(
         "",
-        tuple(tuple(_exact(mine[k] / other[k]) for k in (0, 1)) for _, mine, other in known),
         tuple(a for a, *_ in known),
-        ("parameters", "multiply-adds"),
-        "",
+        tuple(
+            _counted(label, family, [mine[k] / other[k] for _, mine, other in known])
+            for k, (label, family) in enumerate(kinds)
+        ),
         "",
         "times the baseline",
-        note="Baselines, parameters and multiply-adds per image: " + "; ".join(costs) + ".",
+        note="Counted, not sampled. Baselines, parameters and multiply-adds per image: " + "; ".join(costs) + ".",
+        down=True,
     )
 
 
-def _exact(value: float) -> Estimate:
-    return Estimate(value, value, value, 0, "exact")
+def _counted(label: str, family: str, values: Sequence[float]) -> Line:
+    exact = tuple(Estimate(v, v, v, 0, "exact") for v in values)
+    return Line(label, family, tuple(map(float, range(len(values)))), exact, tuple((v,) for v in values))
 
 
 @figure("Pre-norm and post-norm by depth", paper="part 2c, conjecture")
@@ -143,7 +149,8 @@ def depth(table: Table) -> FigureData:
         curve = measures.by_depth(table, block)
         if len(curve) > 1:
             lines.append(line(label, curve, family="vit", dash=dash, shade=shade))
-    return Curves("", (Panel("", tuple(lines), "blocks", 2),), "test accuracy", False, True)
+    both = tuple(lines) if len(lines) == 2 else ()  # one of the two says nothing about the other
+    return Curves("", (Panel("", both, "blocks", 2),), "test accuracy", False, True)
 
 
 @figure("ConvNet and ViT by number of training images", paper="question part 1")
@@ -156,10 +163,13 @@ def data_size(table: Table) -> FigureData:
         lines = (
             line("ConvNet", a, family="cnn", gaps=table.at(arm=conv).gaps),
             line("ViT", b, family="vit", gaps=table.at(arm=vit).gaps),
-            line("difference, paired", measures.apart(a, b), family="other", dash="dotted"),
         )
-        panels.append(Panel(title, lines, "training images", 2))
-    return Curves("", tuple(panels), "test accuracy, or difference", False, True)
+        apart = (line("ConvNet − ViT, paired", measures.apart(a, b), family="other", dash="dashed"),)
+        panels += [
+            Panel(title, lines, "training images", 2, y_label="test accuracy"),
+            Panel(f"{title}: difference", apart, "training images", 2, y_label="ConvNet − ViT (points)"),
+        ]
+    return Curves("", tuple(panels), "test accuracy", False, True)
 
 
 # -- equivariance
@@ -292,7 +302,7 @@ def lie(table: Table) -> FigureData:
         tuple(f"{m}, {u}" for m, u in units.items()),
         tuple(each for each in lines if each.x),
         "",
-        "change of logits",
+        "change of logits (1: another image's)",
         False,
         False,
         (),
@@ -309,7 +319,7 @@ def ingredients(table: Table) -> FigureData:
         tuple(names.values()),
         (line(VIT, use, family="vit"),),
         "",
-        "change of logits",
+        "change of logits (standard deviations)",
         False,
         False,
         (),

@@ -24,31 +24,36 @@ _OVER_X: dict[str, Any] = {
 
 @figure("Accuracy against backgrounds per digit", paper="Figure 8")
 def fig8_backgrounds(table: Table) -> FigureData:
-    lines = [
-        {
-            "label": f"{arm}, {split.upper() if split != 'train' else split}",
-            **look,
-            "dash": dash,
-            "where": {"arm": arm, "split": split},
-        }
-        for arm, look in _LOOK.items()
-        for split, dash in (("train", "dotted"), ("id", "dashed"), ("ood", "solid"))
-    ]
-    return figures.curves(table, lines=lines, **_OVER_X)
+    """A panel per kind of images: nine lines in one could not be told apart."""
+    kinds = {"ood": "unseen backgrounds (OOD)", "id": "seen backgrounds (ID)", "train": "training images"}
+    several = (
+        figures.curves(
+            table,
+            lines=[{"label": arm, **look, "where": {"arm": arm, "split": split}} for arm, look in _LOOK.items()],
+            panel=title,
+            **{**_OVER_X, "x_label": "backgrounds, x"},
+        )
+        for split, title in kinds.items()
+    )
+    return figures.beside(*several)
 
 
 @figure("Accuracy on unseen backgrounds, digit moved, turned or shrunk", paper="Figure 9")
 def fig9_transforms(table: Table) -> FigureData:
-    kinds = [("OOD, untouched", {"split": "ood"}, "solid")] + [
-        (f"{name} {value}", {"transform": name, "severity": value}, dash)
-        for (name, value), dash in zip(OVERVIEW.items(), ("dashed", "dashdot", "dotted"), strict=True)
-    ]
-    lines = [
-        {"label": f"{arm}, {label}", **_LOOK[arm], "dash": dash, "where": {"arm": arm, **where}}
-        for arm in ("CNN", "MHA")
-        for label, where, dash in kinds
-    ]
-    return figures.curves(table, lines=lines, **_OVER_X)
+    """A panel per way of moving the digit: eight lines in one could not be told apart."""
+    units = {"translation": "moved by {} px", "rotation": "turned by {}°", "scale": "scaled to {}"}
+    kinds: list[tuple[str, dict[str, Any]]] = [("untouched", {"split": "ood"})]
+    kinds += [(units[name].format(v), {"transform": name, "severity": v}) for name, v in OVERVIEW.items()]
+    several = (
+        figures.curves(
+            table,
+            lines=[{"label": arm, **_LOOK[arm], "where": {"arm": arm, **where}} for arm in ("CNN", "MHA")],
+            panel=title,
+            **{**_OVER_X, "x_label": "backgrounds, x"},
+        )
+        for title, where in kinds
+    )
+    return figures.beside(*several)
 
 
 def _severity(transform: str, x_label: str) -> Callable[[Table], FigureData]:
@@ -69,16 +74,17 @@ def _severity(transform: str, x_label: str) -> Callable[[Table], FigureData]:
             "x": "severity",
             "lines": lines,
             "x_label": x_label,
-            "y_label": "accuracy, or share of it kept",
             "y_percent": True,
+            "own_axis": True,
             "x_down": transform == "scale",
         }
         return figures.beside(
-            figures.curves(table, **shared, panel="accuracy"),
+            figures.curves(table, **shared, panel="accuracy", y_label="accuracy"),
             figures.curves(
                 table,
                 **shared,
                 panel="retention: relative to the same replication's unmoved digit",
+                y_label="share of accuracy kept",
                 relative_to=NEUTRAL[transform],
             ),
         )
@@ -129,17 +135,18 @@ def images_seen(table: Table) -> FigureData:
 
 @figure("What the author proposed: a pooled head, mild augmentation", paper="Section 6, conjectures")
 def proposals(table: Table) -> FigureData:
-    arms = [(arm, extra) for arm in ("CNN", "MHA") for extra in ("", ", pooled", ", augmented")]
+    """A panel per model and way of moving the digit."""
+    extras = {"": "solid", ", pooled": "dashed", ", augmented": "dotted"}
 
-    def panel(transform: str, label: str) -> Any:
+    def panel(arm: str, transform: str, label: str) -> Any:
         lines = [
             {
                 "label": arm + extra,
                 **_LOOK[arm],
-                "dash": {"": "solid", ", pooled": "dashed"}.get(extra, "dotted"),
+                "dash": dash,
                 "where": {"arm": arm + extra, "transform": transform, "backgrounds": HIGH},
             }
-            for arm, extra in arms
+            for extra, dash in extras.items()
         ]
         return figures.curves(
             table,
@@ -149,13 +156,13 @@ def proposals(table: Table) -> FigureData:
             x_label=label,
             y_label="accuracy",
             y_percent=True,
-            panel=f"{transform}, x = {HIGH}",
+            panel=f"{arm}: {transform}",
             x_down=transform == "scale",
         )
 
-    return figures.beside(
-        panel("translation", "translation (px)"), panel("rotation", "rotation (degrees)"), panel("scale", "scale")
-    )
+    moves = {"translation": "translation (px)", "rotation": "rotation (degrees)", "scale": "scale"}
+    several = (panel(arm, transform, label) for arm in ("CNN", "MHA") for transform, label in moves.items())
+    return figures.beside(*several, note=f"x = {HIGH} backgrounds per digit class, unseen backgrounds.")
 
 
 FIGURES = (fig8_backgrounds, fig9_transforms, fig10, fig11, fig12, images_seen, proposals)

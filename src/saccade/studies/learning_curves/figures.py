@@ -9,9 +9,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from saccade import stats
 from saccade.lab.table import Table
 from saccade.report import figures
-from saccade.report.figures import Curves, FigureData, Fit, ImageGrid, Line, Mark, Panel, line
+from saccade.report.figures import Curves, FigureData, Fit, Heatmap, ImageGrid, Line, Mark, Panel, line
 from saccade.stats import TooFewSeeds
 from saccade.studies.learning_curves import measures
 from saccade.studies.learning_curves.arms import (
@@ -193,16 +194,17 @@ fig14 = _per_set("fig14_layers", "More layers: learning curves of ViT(d,1,L)", "
 
 
 def _exponents(table: Table, arms: Mapping[int, Arm], x_label: str) -> Curves:
-    """Exponents against heads or layers, one line per set."""
-    lines = []
-    for channels, dash, shade in ((DIGITS, "solid", 0.2), (PHOTOS, "dashed", 0.8)):
+    """Exponents against heads or layers, a panel per set, each with its own axis: the photographs' are near 0."""
+    panels = []
+    for channels in (DIGITS, PHOTOS):
         try:
             found = measures.laws(table, list(arms.values()), channels)
         except TooFewSeeds:
             continue
         curve = {x: law.exponents for x, law in zip(arms, found, strict=True)}
-        lines.append(line(set_name(table, channels), curve, family="vit", dash=dash, shade=shade))
-    return Curves("", (Panel("", tuple(lines), x_label, 2),), "exponent α", note="Lower is steeper.")
+        drawn = line(arms[min(arms)].name.partition("(")[0], curve, family="vit")
+        panels.append(Panel(set_name(table, channels), (drawn,), x_label, 2, y_label="exponent α"))
+    return Curves("", tuple(panels), "exponent α", note="Lower is steeper. Each panel has its own axis.")
 
 
 @figure("Exponent against heads", paper="Figure 13, its legends")
@@ -236,7 +238,7 @@ def _descent(
 ) -> FigureData:
     """Train (dotted) and test error against the dial, one pair of lines per sweep: arms, noise and look.
 
-    The report's threshold, where it gives one, is marked at the training error that counts as interpolating.
+    The report's threshold, where it gives one, is an upright line.
     """
     lines = []
     for arms, noise, look in sweeps:
@@ -250,12 +252,11 @@ def _descent(
     if not lines:
         raise TooFewSeeds(0)
     dial = "width h" if sweeps[0][0][0].is_cnn else "dimension d"
-    marks = (Mark(paper, measures.INTERPOLATES),) if paper else ()
+    top = max(e.value for drawn in lines for e in drawn.estimates)
+    upright = (Fit(f"report: interpolates from {dial[-1]} ≈ {paper:g}", "other", (paper, paper), (0, top)),)
+    panel = Panel(set_name(table, channels), tuple(lines), dial, 2, fits=upright if paper else ())
     note = f"p = {measures.swept_p(table, sweeps[0][0], channels)}. Dotted: training error."
-    note += f" Diamond: the report's model starts to interpolate at {dial[-1]} ≈ {paper:g}." * bool(paper)
-    return Curves(
-        "", (Panel(set_name(table, channels), tuple(lines), dial, 2, False, marks),), "error", False, True, note
-    )
+    return Curves("", (panel,), "error", False, True, note)
 
 
 def _noises(arms: Sequence[Arm]) -> list[tuple[Sequence[Arm], float, Mapping[str, Any]]]:
@@ -459,17 +460,27 @@ def looks(table: Table) -> FigureData:
     )
     note = "exp(entropy) of the mean map, which more heads flatten by themselves, and of one head. 64 is an even look."
     panel = Panel(f"ViT(128,H,1), {set_name(table, PHOTOS)}, p = {p}", lines, "heads H", 2)
-    return Curves("", (panel,), "patches", note=note)
+    return Curves("", (panel,), "effective patches", note=note)
 
 
 def _interpolation(table: Table, channels: int) -> FigureData:
-    lines = [
-        _arm_line(table, arm, look, curve, channels=channels, noise=0.0)
-        for arm, look in ((CNN, {}), *_graded(_heads(), "H"))
-        if (curve := measures.learning(table, arm, channels, "train"))
-    ]
-    panel = Panel(set_name(table, channels), tuple(lines), "training points p", 2)
-    return Curves("", (panel,), "training error", False, True, measures.endings(table))
+    """Numbers in cells: nearly all are 0, so that lines would lie on one another."""
+    arms = {CNN.name: CNN, **{f"ViT, {h} head{'s' * (h > 1)}": arm for h, arm in _heads().items()}}
+    curves = {name: measures.learning(table, arm, channels, "train") for name, arm in arms.items()}
+    curves = {name: curve for name, curve in curves.items() if curve}
+    sizes = sorted({p for curve in curves.values() for p in curve})
+    return Heatmap(
+        "",
+        tuple(tuple(stats.estimate(c[p]) if p in c else None for p in sizes) for c in curves.values()),
+        tuple(curves),
+        tuple(f"{p:,}" for p in sizes),
+        "",
+        "training points p",
+        f"training error, {set_name(table, channels)}",
+        percent=True,
+        note=measures.endings(table),
+        ceiling=0.1,
+    )
 
 
 interpolation = _per_set(

@@ -212,7 +212,7 @@ def ablation_effects(table: Table) -> FigureData:
             continue
         lines.append(figures.line(name, curve, family=family))
     note = "Mean over the settings of the two other switches."
-    return Bars("", SWITCHES, tuple(lines), "", f"gain in {kind.name}", False, True, (), note)
+    return Bars("", SWITCHES, tuple(lines), "", f"gain in {kind.name} (points)", False, True, (), note)
 
 
 @figure("What the models are asked about", paper="Figures 2 and 3")

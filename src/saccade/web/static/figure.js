@@ -156,12 +156,14 @@ function drawCurves(data, width, context) {
   const { view } = context;
   const panels = data.panels.length ? data.panels : [{ title: "", lines: [], marks: [], fits: [], x_label: "" }];
   const shown = panels.map((p) => ({ ...p, lines: p.lines.filter((l) => !view.hidden.has(l.label)) }));
-  const columns = Math.min(panels.length, Math.max(1, Math.min(4, Math.floor(width / (panels.length > 3 ? 250 : 320)))));
+  const columns = Math.min(panels.length, Math.max(1, Math.min(panels.some((p) => p.y_label) ? 2 : 4, Math.floor(width / (panels.length > 3 ? 250 : 320)))));
   const rows = Math.ceil(panels.length / columns);
   const ylog = view.ylog ?? data.y_log;
-  const more = shown.flatMap((p) => [...p.marks.map((m) => m.y), ...p.fits.flatMap((f) => f.y)]);
-  const range = span(shown.flatMap((p) => p.lines), more, { log: ylog, share: data.y_percent, whole: data.whole });
-  const left = 62, gap = 18, right = 14;
+  // A panel with a label of its own has an axis of its own; the others share one.
+  const spanOf = (some) => span(some.flatMap((p) => p.lines), some.flatMap((p) => [...p.marks.map((m) => m.y), ...p.fits.flatMap((f) => f.y)]), { log: ylog, share: data.y_percent, whole: data.whole });
+  const range = spanOf(shown.filter((p) => !p.y_label));
+  const own = panels.some((p) => p.y_label);
+  const left = 62, gap = own ? 80 : 18, right = 14;
   const inner = (width - left - right - gap * (columns - 1)) / columns;
   const height = columns === 1 ? Math.min(340, Math.max(220, inner * 0.62)) : Math.min(260, Math.max(180, inner * 0.72));
   const titles = panels.map((p) => wrap(p.title, Math.max(12, inner / 6.6)).slice(0, 3));
@@ -173,7 +175,7 @@ function drawCurves(data, width, context) {
     const column = i % columns, row = Math.floor(i / columns);
     const box = { left: left + column * (inner + gap), top: row * rowHeight + titleRoom, width: inner, height };
     if (panel.title) svg.append(textLines(titles[i], box.left, row * rowHeight + 14, { class: "title", anchor: "start" }));
-    drawPanel(svg, panel, box, range, { data, ylog, first: column === 0, view, points, panelIndex: i });
+    drawPanel(svg, panel, box, panel.y_label ? spanOf([panel]) : range, { data, ylog, first: column === 0 || Boolean(panel.y_label), view, points, panelIndex: i });
   });
   return [interactive(svg, points, context, data.y_percent)];
 }
@@ -186,7 +188,7 @@ function drawPanel(svg, panel, box, range, { data, ylog, first, view, points, pa
     return;
   }
   const y = (ylog ? logarithmic : linear)(range, [box.top + box.height, box.top]);
-  frame(svg, box, y, { percent: data.y_percent, label: data.y_label, first });
+  frame(svg, box, y, { percent: data.y_percent, label: panel.y_label || data.y_label, first });
   const wantsLog = view.xlog ?? Boolean(panel.x_log);
   const log = wantsLog && xs[0] > 0 ? panel.x_log || 10 : null;
   const make = log ? logarithmic : linear;
@@ -224,7 +226,7 @@ function drawPanel(svg, panel, box, range, { data, ylog, first, view, points, pa
   for (const fit of panel.fits) {
     if (view.hidden.has(fit.label)) continue;
     const path = fit.x.map((v, k) => [x(v), fit.y[k]]).filter(([, v]) => v > 0 || !ylog);
-    svg.append(s("polyline", { points: path.map(([a, v]) => `${a.toFixed(1)},${y(v).toFixed(1)}`).join(" "), fill: "none", stroke: colour(fit.family, 0.8), "stroke-width": 1.1 }));
+    svg.append(s("polyline", { points: path.map(([a, v]) => `${a.toFixed(1)},${y(v).toFixed(1)}`).join(" "), fill: "none", stroke: colour(fit.family, 0.8), "stroke-width": 1.1, "stroke-dasharray": "3.4 2.2" }));
   }
   for (const mark of panel.marks) {
     if (mark.line && view.hidden.has(mark.line)) continue;
@@ -318,11 +320,12 @@ function drawBudget(data, width, context) {
   const wide = width / columns, high = 132;
   const tall = rows * high + 20;
   const svg = s("svg", { width, height: tall, viewBox: `0 0 ${width} ${tall}`, role: "img", "aria-label": context.told });
-  svg.append(s("text.label", { x: 8, y: tall - 5 }, "across: % of the training · dotted: no difference"));
+  svg.append(s("text.label", { x: 8, y: tall - 5 }, "across: % of the training · upwards: percentage points, or the claim's own unit · dotted: no difference"));
   const points = [];
   data.paths.forEach((path, i) => {
     const left = (i % columns) * wide + 8, top = Math.floor(i / columns) * high;
-    const box = { left, top: top + 34, width: wide - 22, height: high - 62 };
+    const scale = 34;  // room for the numbers of the panel's own axis
+    const box = { left: left + scale, top: top + 34, width: wide - 22 - scale, height: high - 62 };
     const percent = path.unit === "points", ink = TONES[path.says] || "var(--open)";
     const line = { label: path.label, estimates: path.estimates, seeds: path.shares.map(() => []), missing: 0 };
     const range = span([line], [path.null], { whole: true });
@@ -338,6 +341,7 @@ function drawBudget(data, width, context) {
       group.append(s("circle.shape", { cx: x(path.shares[k]), cy: y(e.value), r: 3.4, fill: ink }));
       points.push({ x: x(path.shares[k]), y: y(e.value), line, k, ink, panelIndex: i, percent, where: `${Math.round(100 * path.shares[k])} % of the budget`, estimate: e, seeds: [] });
     });
+    for (const v of y.ticks(3)) group.append(s("line.grid", { x1: box.left, x2: box.left + box.width, y1: y(v), y2: y(v) }), s("text.tick", { x: box.left - 4, y: y(v) + 4, "text-anchor": "end" }, number(percent ? 100 * v : v, 3)));
     for (const share of path.shares) group.append(s("text.tick", { x: x(share), y: box.top + box.height + 14, "text-anchor": "middle" }, `${Math.round(100 * share)}`));
     svg.append(group);
   });
@@ -439,7 +443,7 @@ function drawHeatmap(data, width, context) {
   const high = Math.max(18, Math.min(42, side * 0.72));
   const top = 26, names = data.column_labels.map((c) => wrap(c, Math.max(3, side / 6.4)));
   const below = 14 + 13 * Math.max(...names.map((n) => n.length)) + (data.x_label ? 20 : 0);
-  const most = largest(values.map(Math.abs)) || 1, low = smallest(values), peak = largest(values);
+  const most = largest([...values.map(Math.abs), data.ceiling]) || 1, low = smallest(values), peak = largest([...values, data.ceiling]);
   // One number of places for all cells; what that would make a zero of is written out.
   const places = Math.max(0, 2 - Math.floor(Math.log10(most))), text = (v) => (data.percent ? (100 * v).toFixed(1) : v && Math.abs(v) < 0.5 * 10 ** -places ? number(v, 2) : v.toFixed(Math.min(places, 12)));
   const shade = (v) => (data.diverging ? 0.5 + v / (2 * most) : (v - low) / (peak - low || 1));
