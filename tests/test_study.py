@@ -92,7 +92,7 @@ def test_what_a_paper_left_open_is_never_reproduced():
 def test_no_verdict_below_five_pairs_however_clear():
     for n in (2, 3, 4):
         verdict = judge(a_study(fixed(5.0, n)), world(1.0), "small")[0]
-        assert verdict.reason is Reason.TOO_FEW_SEEDS and verdict.remark == f"{n} of {MIN_PAIRS}"
+        assert verdict.reason is Reason.TOO_FEW_SEEDS and verdict.remark.startswith(f"{n} of {MIN_PAIRS}; ")
     assert labels(a_study(fixed(5.0, 5))) == ["reproduced"]
     assert labels(a_study(lambda t: stats.greater({}, {}))) == ["undecided, too few seeds"]
 
@@ -266,3 +266,17 @@ def test_a_requirement_at_every_value_of_a_field_fails_at_the_first_that_fails()
     assert not failed.met and failed.reason is Reason.NOT_LEARNED and failed.found.startswith("A, p 128, split test")
     assert asked.check(Results(Table())).reason is Reason.NOT_MEASURED
     assert learned("A", 1.0, every="p", p=(64,)).check(Results(table(0.3))).met
+
+
+def test_a_claim_without_rows_says_which_arms_have_runs_to_do():
+    def evidence(table):
+        return stats.greater(table.series("accuracy", arm="a"), table.series("accuracy", arm="b"))
+
+    study = a_study(evidence, requires=(learned("a", 0.95),))
+    rows = tuple({"metric": "accuracy", "value": 0.5 + 0.01 * s, "arm": "a", "seed": s} for s in range(5))
+    gaps = tuple({"arm": arm, "seed": s, "why": "not run yet"} for arm in ("b", "c") for s in range(3))
+    (verdict,) = judge(study, Table(rows, gaps), "large")
+    assert verdict.reason is Reason.TOO_FEW_SEEDS
+    assert verdict.remark == "0 of 5; b: 3 runs to do; saccade run test --scale large"
+    (verdict,) = judge(study, Table(rows), "large")
+    assert "not part of this scale: b" in verdict.remark

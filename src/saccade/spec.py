@@ -287,7 +287,7 @@ class Estimate:
     def text(self, unit: str = "points") -> str:
         """As in `+4.4 [2.9, 5.9] n=5`; unit `points` shows shares of one in percentage points."""
         if self.method == "exact":
-            return f"{self.value:,.6g} (exact)"
+            return _exactly(self.value)
         k, digits = (100, 1) if unit == "points" else (1, 3)
         return f"{k * self.value:+.{digits}f} [{k * self.low:.{digits}f}, {k * self.high:.{digits}f}] n={self.n}"
 
@@ -297,6 +297,17 @@ class Estimate:
         if not math.isfinite(half) or (self.method == "t" and self.n < 3):  # two seeds give intervals of ± 100 points
             return f"{100 * self.value:.1f} (n={self.n})"
         return f"{100 * self.value:.1f} ± {100 * half:.1f}"
+
+
+ROUNDING = 1e-12  # what double precision leaves of a computed zero is below this
+
+
+def _exactly(value: float) -> str:
+    """As people write it: `1.6 (exact)`, `11.17 million (exact)`, `0 (to rounding, 2e-15)`."""
+    if 0 < abs(value) < ROUNDING:
+        power = f"{value:.0e}".replace("e-0", "e-")
+        return f"0 (to rounding, {power})"
+    return f"{value / 1e6:,.4g} million (exact)" if abs(value) >= 1e6 else f"{value:,.4g} (exact)"
 
 
 @dataclass(frozen=True)

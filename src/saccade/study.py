@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from saccade import arguments, stats
-from saccade.lab.table import Table
+from saccade.lab.table import Asked, Table
 from saccade.report.figures import FigureData
 from saccade.spec import (
     MILESTONES,
@@ -28,6 +30,7 @@ from saccade.spec import (
 from saccade.stats import ALPHA
 
 MIN_PAIRS = 5  # no verdict below this many seeds
+NAMED = 3  # arms that a remark names before it counts them
 SHARE = 0.6  # of the way from chance to the paper's value that an arm must have gone to count as trained
 USE = 0.05  # change of the logits, relative to their spread, from which an ingredient counts as used
 
@@ -342,14 +345,16 @@ def _examine(study: Study, claim: Claim, results: Results, scale: str) -> _Found
     if scale == "smoke":
         return _Found(claim, None, reason=Reason.OUT_OF_REACH, remark="smoke gives no verdicts")
     if claim.needs and SCALES.index(scale) < SCALES.index(claim.needs):
-        remark = f"saccade run {study.name} --scale {claim.needs}"
+        remark = f"takes scale {claim.needs}: saccade run {study.name} --scale {claim.needs}"
         return _Found(claim, None, reason=Reason.OUT_OF_REACH, remark=remark)
+    again = f"saccade run {study.name} --scale {scale}"
     try:
         evidence = claim.evidence(results.whole)
     except stats.TooFewSeeds as few:
-        return _Found(claim, None, reason=Reason.TOO_FEW_SEEDS, remark=f"{few.have} of {MIN_PAIRS}")
+        parts = (f"{few.have} of {MIN_PAIRS}", _lacking(claim, results.whole), again)
+        return _Found(claim, None, reason=Reason.TOO_FEW_SEEDS, remark="; ".join(filter(None, parts)))
     except SaccadeError as error:  # rows that do not fit the question, such as those of an older design
-        return _Found(claim, None, reason=Reason.NOT_MEASURED, remark=str(error))
+        return _Found(claim, None, reason=Reason.NOT_MEASURED, remark=f"{str(error).rstrip('.')}; {again}")
     if evidence.estimate.method == "exact":
         return _Found(claim, evidence)
     if claim.trained and not any(isinstance(r, Learned) for r in claim.requires):
@@ -362,12 +367,43 @@ def _examine(study: Study, claim: Claim, results: Results, scale: str) -> _Found
     if claim.trained:
         met = (*met, _settled(results, by_budget))
     if evidence.estimate.n < MIN_PAIRS:
-        remark = f"{evidence.estimate.n} of {MIN_PAIRS}"
+        parts = (f"{evidence.estimate.n} of {MIN_PAIRS}", _lacking(claim, results.whole), again)
+        remark = "; ".join(filter(None, parts))
         return _Found(claim, evidence, met, by_budget, Reason.TOO_FEW_SEEDS, remark)
     failed = next((m for m in met if not m.met), None)
     if failed is not None:
-        return _Found(claim, evidence, met, by_budget, failed.reason, failed.found)
+        remark = f"{failed.found}; {takes(study.name, failed.reason, scale)}"
+        return _Found(claim, evidence, met, by_budget, failed.reason, remark)
     return _Found(claim, evidence, met, by_budget)
+
+
+def _lacking(claim: Claim, table: Table) -> str:
+    """The arms that the claim asks for and that have runs to do, as in `ViT with dropout: 8 runs to do`."""
+    asked = Asked(table.rows, table.gaps, table.faults)
+    with contextlib.suppress(SaccadeError):
+        claim.evidence(asked)
+    arms = asked.asked | {str(r.where["arm"]) for r in claim.requires if isinstance(r, Learned) and "arm" in r.where}
+    todo = Counter(str(g.get("arm")) for g in table.gaps)
+    seeds = Counter(arm for arm, _ in {(r.get("arm"), r.get("seed")) for r in table})
+    short = sorted(arm for arm in arms if seeds[arm] < MIN_PAIRS)
+    words = [f"{arm}: {todo[arm]} run{'s' * (todo[arm] != 1)} to do" for arm in short if todo[arm]]
+    if len(words) > NAMED:
+        rest = sum(todo[arm] for arm in short) - sum(todo[arm] for arm in [a for a in short if todo[a]][:NAMED])
+        words = [*words[:NAMED], f"{len(words) - NAMED} more arms: {rest} runs to do"]
+    absent = [arm for arm in short if not todo[arm] and not seeds[arm]]
+    if words or not absent:  # an arm that a scale leaves out, such as one of more widths, is then not what is missing
+        return ", ".join(words)
+    more = f" and {len(absent) - NAMED} more arms" if len(absent) > NAMED else ""
+    return f"not part of this scale: {', '.join(absent[:NAMED])}{more}"
+
+
+def takes(study: str, reason: Reason, scale: str) -> str:
+    """What would settle a claim whose requirement failed."""
+    run = f"saccade run {study} --scale"
+    if reason is Reason.NOT_MEASURED:
+        return f"takes runs of the present design: {run} {scale}"
+    longer = SCALES[SCALES.index(scale) + 1 :]
+    return f"takes longer training: {run} {longer[0]}" if longer else "takes longer training than the paper's"
 
 
 def _check(requirement: Requirement, results: Results) -> Met:
@@ -397,7 +433,8 @@ def _settled(results: Results, by_budget: tuple[tuple[float, Evidence], ...]) ->
     before, after = shares[MILESTONES[-1]], shares[1.0]
     p = stats.moving(before, after)
     path = " → ".join(e.estimate.text(e.unit).split(" [")[0] for _, e in by_budget)
-    return Met(Reason.STILL_MOVING, SETTLED, p >= ALPHA, f"{path} over the budget, p = {p:.2g} for moving back")
+    said = "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
+    return Met(Reason.STILL_MOVING, SETTLED, p >= ALPHA, f"{path} over the budget, {said} for moving back")
 
 
 def _two_sided(evidence: Evidence) -> float:
@@ -445,7 +482,9 @@ def _more_seeds(evidence: Evidence, tests: int, alpha: float) -> str:
     effect = abs(stats.effect_of(min(evidence.p, evidence.p_against), n)) if n else 0.0
     need = stats.seeds_needed(effect, alpha=alpha / max(1, tests)) if effect > 0 else None
     way = "" if evidence.p < evidence.p_against else " (the effect points the other way)"
-    return "no effect to be seen" if need is None else f"about {max(need, n + 1)} needed{way}"
+    if need is None:
+        return f"no effect to be seen in {n} seeds, which more of them would not change"
+    return f"about {max(need, n + 1)} needed, {n} run{way}"
 
 
 def arms_of(claim: Claim, table: Table) -> set[str]:

@@ -15,7 +15,7 @@ from saccade.lab.table import Table
 from saccade.report import document, draw
 from saccade.spec import SCALES, Reason, SaccadeError, Says, Scale
 from saccade.stats import TooFewSeeds
-from saccade.studies.attention_as_convolution import STUDY, figures, measures
+from saccade.studies.attention_as_convolution import STUDY, figures, gaussians, measures
 from saccade.studies.attention_as_convolution.arms import (
     ATTENTION,
     CONTENT,
@@ -495,8 +495,8 @@ def test_trained_and_untrained_lines_differ_in_colour_and_dash():
 
 
 def test_contours_stand_where_half_the_mass_is():
-    image = figures.contours([(0.0, 0.0, 1.0, 0.0, 1.0)])
-    middle, scale = figures.PIXELS / 2, figures.PIXELS / (2 * figures.REACH)
+    image = gaussians.contours([(0.0, 0.0, 1.0, 0.0, 1.0)])
+    middle, scale = gaussians.PIXELS / 2, gaussians.PIXELS / (2 * gaussians.REACH)
     radius = math.sqrt(2 * math.log(2))  # half of a round Gaussian of width one
     at = image[int(middle), int(middle + radius * scale)]
     assert at.min() < 0.6 and image[int(middle), int(middle + 5.2 * scale)].min() > 0.8

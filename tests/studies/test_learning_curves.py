@@ -175,6 +175,15 @@ def test_an_order_at_every_size():
     assert verdict("L-F12-mnist-order", crossing).says == "contradicted"
 
 
+def test_a_size_that_some_seeds_have_not_finished_takes_none_from_the_others():
+    pair = ((CNN, power(1.5, -0.53)), (VIT, power(3.0, -0.53)))
+    begun = [r for arm, _ in pair for r in rows_of(arm, DIGITS, {2048: 0.5}, seeds=2)]
+    table = Table((*fitted(*pair), *begun))
+    found = measures.learning_together(table, (CNN, VIT), DIGITS)
+    assert [list(curve) for curve in found] == [[128, 256, 512, 1024]] * 2
+    assert all(len(seeds) == 5 for curve in found for seeds in curve.values())
+
+
 def test_models_that_do_not_interpolate_decide_nothing():
     table = fitted((CNN, power(1.5, -0.53)), (VIT, power(3.0, -0.53)), train=0.05)
     found = verdict("L-F12-mnist-alpha", table)
@@ -402,7 +411,8 @@ def test_figures_are_made_from_what_there_is_and_have_no_empty_line():
     assert {"fig12_learning_curves_mnist", "fig12_residuals_mnist", "fig9_cnn_cifar"} <= set(found)
     assert "fig12_learning_curves_cifar" not in found and "fig12_matched_mnist" not in found
     for data in found.values():
-        assert all(line.x for panel in data.panels for line in panel.lines) and draw.render(data, "svg")
+        panels = getattr(data, "panels", ())  # a heat map has none
+        assert all(line.x for panel in panels for line in panel.lines) and draw.render(data, "svg")
 
 
 def test_lines_of_a_figure_look_different():
@@ -413,7 +423,7 @@ def test_lines_of_a_figure_look_different():
     found = made(Table(tuple(rows)))
     assert {"fig13_heads_cifar", "fig14_layers_mnist", "fig15_best_cifar", "fig15_best_mnist"} <= set(found)
     for data in found.values():
-        for panel in data.panels:
+        for panel in getattr(data, "panels", ()):
             looks = [(line.family, line.dash, line.shade) for line in panel.lines]
             assert len(set(looks)) == len(looks), data.panels[0].title
 

@@ -34,10 +34,14 @@ def learning(table: Table, arm: Arm, channels: int, split: str = "test") -> Curv
 
 
 def learning_together(table: Table, arms: Sequence[Arm], channels: int) -> list[Curve]:
-    """The arms' learning curves over the sizes at which all of them were run."""
+    """The arms' learning curves over the sizes at which all of them were run, by as many seeds as at any other size.
+
+    A size that some seeds have not finished yet would take these seeds from all sizes.
+    """
     found = [learning(table, arm, channels) for arm in arms]
-    shared = sorted(set.intersection(*map(set, found)))
-    return [{p: curve[p] for p in shared} for curve in found]
+    seeds = {p: set.intersection(*(set(curve[p]) for curve in found)) for p in set.intersection(*map(set, found))}
+    most = max(map(len, seeds.values()), default=0)
+    return [{p: curve[p] for p in sorted(seeds) if len(seeds[p]) == most} for curve in found]
 
 
 # -- exponents
