@@ -10,7 +10,7 @@ import ast
 import importlib.util
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -85,9 +85,14 @@ def measured() -> str:
         "values: longer training gets much further. A model of yours that stays far below one of its kind after the "
         f"same recipe has something wrong with it. `saccade show NAME` prints the same.\n\n{said}\n\n{head}\n{rows}\n\n"
         "Measured by `python -m benchmarks.cards`, three seeds, on the first 2000 test images; times are of a machine "
-        "with other work on it, and are upper limits. `san` is left out: a step of its smallest plan takes 100 times "
-        "as long as one of `vit`.\n"
+        f"with other work on it, and are upper limits.{_unmeasured(found)}\n"
     )
+
+
+def _unmeasured(found: Mapping[str, Mapping[str, references.Card]]) -> str:
+    """Built-in models without a card by name, so that none is passed over in silence."""
+    left = [f"`{name}`" for name in sorted(registry.built_in("model")) if "cifar10" not in found.get(name, {})]
+    return f" Not measured: {', '.join(left)}; what it would take is said in `benchmarks/cards.py`." if left else ""
 
 
 def _accuracy(card: references.Card) -> str:

@@ -15,16 +15,18 @@ from pathlib import Path
 from typing import Any
 
 import make_readme as readme
+import public_recipes
 
 from saccade import stats
 from saccade.cli.terminal import duration
 from saccade.lab.table import Series, minus
 from saccade.report.document import ours
-from saccade.spec import Estimate
+from saccade.spec import Estimate, Reason, Verdict
+from saccade.study import takes
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "RESULTS.md"
-REMARK = 160  # characters of the reason in the table; the report has all of it
+REMARK = 200  # characters of the reason in the table; the report has all of it
 
 
 def page() -> str:
@@ -41,10 +43,11 @@ def page() -> str:
         "Measurements, not verdicts: nobody planned them, and no requirement of learning or settling was applied. The "
         "scale stands behind each; at small most models are far from what they can reach.",
         *filter(None, (finding.text() for finding in FINDINGS if finding.ready())),
+        "\n".join(public_recipes.section()),
         "## All claims",
     ]
     for name, told in known.items():
-        parts += [f"### {name} ({told['scale']})", "\n".join(claims(told["verdicts"]))]
+        parts += [f"### {name} ({told['scale']})", "\n".join(claims(told["verdicts"], name, told["scale"]))]
     return "\n\n".join(parts) + "\n"
 
 
@@ -62,13 +65,22 @@ def studies(known: dict[str, Any]) -> Iterator[str]:
         )
 
 
-def claims(verdicts: readme.Verdicts) -> Iterator[str]:
+def why_open(v: Verdict, study: str, scale: str) -> str:
+    """The reason and what it would take, both whole; further notes as far as there is room."""
+    first, _, notes = v.remark.partition("; ")
+    if v.reason in (Reason.NOT_LEARNED, Reason.STILL_MOVING, Reason.NOT_MEASURED) and "saccade run" not in v.remark:
+        first = "; ".join(filter(None, (first, takes(study, v.reason, scale))))  # older verdicts lack it
+    text = "; ".join(filter(None, (first, notes)))
+    return text if len(text) <= REMARK else text[: REMARK - 1].rstrip() + "…"
+
+
+def claims(verdicts: readme.Verdicts, study: str, scale: str) -> Iterator[str]:
     yield "| claim | the paper | ours | verdict | why open, what it takes | required | family |"
     yield "|---|---|---|---|---|---|---|"
     for told in verdicts:
         v = readme.verdict(told)
         met = [r["met"] for r in told["requirements"]]
-        remark = "" if v.decided else v.remark if len(v.remark) <= REMARK else v.remark[: REMARK - 1].rstrip() + "…"
+        remark = "" if v.decided else why_open(v, study, scale)
         unit = f" {v.evidence.unit}" if v.evidence and v.evidence.unit != "points" else ""
         cells = (
             f"{v.claim}: {v.statement}",

@@ -14,7 +14,17 @@ ORDER = [
     ["errors", "arguments", "spec"],
     ["registry", "stats", "lab.table", "lab.lease", "lab.shapes", "lab.store"],
     ["report.figures", "subjects.sheets", "subjects.scores"],
-    ["report.axes", "report.draw", "study", "cli.output", "lab.events", "cli.terminal", "report.budget"],
+    [
+        "report.axes",
+        "report.looks",
+        "report.listing",
+        "report.draw",
+        "study",
+        "cli.output",
+        "lab.events",
+        "cli.terminal",
+        "report.budget",
+    ],
     [
         "studies",
         "report.writers",

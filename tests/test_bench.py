@@ -180,6 +180,24 @@ def test_a_full_run_writes_and_a_quick_one_does_not(monkeypatch, tmp_path, capsy
     assert "made up" in capsys.readouterr().out
 
 
+def test_rows_measured_again_take_their_places_and_the_others_stay(monkeypatch, tmp_path):
+    row = measure.time_pair(pair(), rounds=3, seconds=0, gemm=1.0)
+    first, second, new = ({**row, "name": name, "setting": "s", "ratio": 2.0} for name in ("a", "profile: b", "c"))
+    found = {"machine": page.machine(), "rows": [second, first], "absent": [], "lab": [], "gemm": 9e10, "seconds": 3.0}
+    found |= {"quick": False, "kept": [], "scaling": [], "cost_model": []}
+    bench.write(found, tmp_path)
+    again = [{**second, "ratio": 7.5}, new]
+    monkeypatch.setattr(bench, "inside", lambda *asked: iter([{"gemm": 1.0}, *({"row": r} for r in again)]))
+    bench.renew("profiles", tmp_path, None)
+    rows = json.loads((tmp_path / "results" / "bench.json").read_text())["rows"]
+    assert [(r["name"], r["ratio"]) for r in rows] == [("profile: b", 7.5), ("a", 2.0), ("c", 2.0)]
+    text = (tmp_path / "docs" / "performance.md").read_text()
+    assert "**7.50**" in text and "The rows of the profile were measured by themselves" in text
+    again[0] = {**second, "is_equal": False}
+    with pytest.raises(SystemExit, match="not the same function: profile: b"):
+        bench.renew("profiles", tmp_path, None)
+
+
 def test_rows_compare_real_functions():
     """The peer with the library's own attention is the same model as ours, and a changed one is noticed."""
     row = nets.thesis_net(2, False)

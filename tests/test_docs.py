@@ -15,6 +15,7 @@ import pytest
 
 from saccade import registry
 from saccade.__main__ import overview
+from saccade.spec import Scale
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "saccade"
@@ -144,6 +145,23 @@ def test_the_readme_and_the_docs_say_what_the_results_say():
     made = script("make_readme")
     stale = [named(page) for page in made.PAGES if made.text(page) != page.read_text(encoding="utf-8")]
     assert not stale, f"{stale}: run python docs/make_readme.py"
+
+
+def test_every_public_recipe_has_a_source_and_stands_beside_an_arm_that_exists():
+    made = script("public_recipes")
+    scales = ("small", "large")
+    arms = {
+        name: {t.arm for scale in scales for t in study.tasks(Scale(scale), study.choose({}))}
+        for name in registry.built_in("study")
+        for study in (registry.study(name),)
+    }
+    assert {b.study for b in made.TABLE} == set(arms)
+    for beside in made.TABLE:
+        assert beside.arm in arms[beside.study], f"{beside.study} has no arm {beside.arm}"
+        assert beside.note
+        if beside.recipe is not None:
+            assert beside.recipe.source and beside.recipe.url.startswith("https://")
+            assert 0 < beside.recipe.accuracy < 1
 
 
 def test_the_scoreboard_says_what_the_results_say():
