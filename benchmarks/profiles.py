@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 
@@ -13,6 +14,7 @@ from benchmarks.measure import Pair
 from saccade import registry, rng
 from saccade.data import changes, pixels
 from saccade.data.images import Images, Source
+from saccade.lab import launch
 from saccade.probes.patch_shuffle import shuffled
 from saccade.spec import Settings
 from saccade.subjects.faster import faster
@@ -132,7 +134,20 @@ def one_by_one(images: Images, seed: int) -> dict[str, list[Change]]:
     }
 
 
-def shared_answers(words: str, model: nn.Module) -> Pair:
+def with_threads(threads: int, action: Callable[[], list[float]]) -> Callable[[], list[float]]:
+    def run() -> list[float]:
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)
+        try:
+            return action()
+        finally:
+            torch.set_num_threads(before)
+
+    return run
+
+
+def shared_answers(words: str, model: nn.Module, threads: int) -> Pair:
+    """One thread on both sides by processor time; more, as a script has them that sets nothing, by the wall clock."""
     data = Source("photos", Settings(of="procedural_textures", hold_out=1000), 0)
     images = data("test").head(N)
 
@@ -151,19 +166,20 @@ def shared_answers(words: str, model: nn.Module) -> Pair:
 
     return Pair(
         "profile: six probes, answers shared",
-        f"{N} images, accuracy, calibration and 35 changes, {words}",
+        f"{N} images, accuracy, calibration and 35 changes, {words}, "
+        + (f"{threads} threads on both sides" if threads > 1 else "one thread"),
         f"a DataLoader pass per change, torch {torch.__version__.partition('+')[0]}",
         3.0,
-        ours,
-        peer,
+        with_threads(threads, ours),
+        with_threads(threads, peer),
         "accuracy, log loss, answers kept under each change",
         lambda: max(abs(a - b) for a, b in zip(ours(), peer(), strict=True)),
         2 / N,  # a tie between two classes may fall either way in a batch of another size
+        clock="wall" if threads > 1 else "cpu",
     )
 
 
 def cases(quick: bool) -> list[Callable[[], Pair | str]]:
-    return [
-        lambda: shared_answers("a LeNet", lenet()),
-        lambda: shared_answers("a net of three convolutions", three_convolutions()),
-    ]
+    models = {"a LeNet": lenet(), "a net of three convolutions": three_convolutions()}
+    each = [(words, model, threads) for words, model in models.items() for threads in sorted({1, launch.cores()})]
+    return [functools.partial(shared_answers, *one) for one in each]

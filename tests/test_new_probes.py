@@ -258,6 +258,11 @@ def test_a_model_surer_than_right_is_over_confident_by_that_much():
     found = rows("calibration", subject(confident(0.9)), Fixed(plain(torch.zeros(N, 1, 2, 2).byte(), y)), bins=1)
     assert value(found, "calibration_error") == pytest.approx(0.4, abs=1e-6)
     assert value(found, "over_confidence") == pytest.approx(0.4, abs=1e-6)
+    # a bin is named by its number alone, so that bins of several seeds are averaged
+    assert {(r.metric, r.at["bin"], round(r.value, 6)) for r in found if "bin" in r.at} == {
+        ("bin_accuracy", 1, 0.5),
+        ("bin_confidence", 1, 0.9),
+    }
 
 
 def test_errors_of_two_bins_do_not_cancel():

@@ -117,3 +117,14 @@ def test_a_grey_set_is_shown_to_a_colour_model():
         channels=3,
     )
     assert len(table) == 1
+
+
+def test_a_number_of_images_goes_to_every_probe_that_takes_one():
+    data = {"of": "procedural_digits", "p": 100}
+    asked = ["accuracy", Probe("calibration", n=30), "corruptions"]
+    table = sc.probe(Model(), asked, "points", data_args=data, channels=3, n=20)
+    assert {(r["probe"], r["n"]) for r in table if "bin" not in r} == {
+        ("accuracy", 20),
+        ("calibration", 30),
+        ("corruptions", 20),
+    }

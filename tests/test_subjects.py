@@ -116,10 +116,12 @@ def test_what_can_be_wrong_with_a_factory(file, name, words):
         ("raise SystemExit(3)\n", "line 1: SystemExit: 3"),
     ],
 )
-def test_a_file_that_does_not_import_is_named_with_its_line(tmp_path, text, words):
+def test_a_file_that_does_not_import_is_named_with_its_line(tmp_path, monkeypatch, text, words):
     (tmp_path / "bad.py").write_text(text)
-    with pytest.raises(SaccadeError, match=words):
-        find(f"{tmp_path / 'bad.py'}:net", Wanted())
+    monkeypatch.chdir(tmp_path)
+    for name in (f"{tmp_path / 'bad.py'}:net", "bad.py:net", "./bad.py:net"):
+        with pytest.raises(SaccadeError, match=words):
+            find(name, Wanted())
 
 
 @pytest.mark.parametrize(

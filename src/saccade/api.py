@@ -80,6 +80,7 @@ def probe(
     probes: Sequence[str | Probe],
     data: str,
     *,
+    n: int = 0,
     seed: int = 0,
     data_args: Mapping[str, Any] | None = None,
     device: str = "cpu",
@@ -90,8 +91,9 @@ def probe(
     arm: str = "outside",
     outcomes: bool = False,
 ) -> Table:
-    """Put any torch model through probes. One model: the images are the replicates, and n counts them.
+    """Put any torch model through probes. One model: the images are the replicates, and the rows' n counts them.
 
+    `n` images per probe, where it takes a number of them and was not given its own (0: as many as it asks by itself).
     `size` (pixels on a side) and `channels` say what the model takes, where that is not what the data have: images are
     resized, and their channels averaged or a single one repeated. `mean` and `std` standardise instead of the data's.
     Rows have `low` and `high` (95 %, over images) where a probe gives one outcome per image, and with `outcomes` these
@@ -109,6 +111,8 @@ def probe(
     with evaluating(subject):
         for p in probes:
             one = Probe(p) if isinstance(p, str) else p
+            if n and "n" not in one.settings and "n" in registry.card("probe", one.name).args:
+                one = Probe(one.name, **one.settings, n=n)
             given = list(registry.find("probe", one.name)(asked, where, **one.settings))
             if not given:
                 raise SaccadeError(f"probe {one.name} gave no rows for this model and data (saccade show {one.name}).")

@@ -16,11 +16,11 @@ from saccade.subjects.subject import Subject
 TINY = 1e-12  # a probability below this counts as this in the log
 
 
-@probe(version=1)
+@probe(version=2)
 def calibration(subject: Subject, data: Source, *, split: str = "", n: Count = 1000, bins: Count = 15) -> Iterator[Row]:
     """Expected calibration error in bins of equally many images, over-confidence, Brier score, and log loss.
 
-    Over-confidence is mean confidence minus accuracy. Each bin is a row: its mean confidence and its accuracy.
+    Over-confidence is mean confidence minus accuracy. Each bin has two rows: its accuracy and its mean confidence.
     """
     split = data.held_out(split)
     y = data(split).head(n).y.cpu().numpy()
@@ -31,7 +31,8 @@ def calibration(subject: Subject, data: Source, *, split: str = "", n: Count = 1
     yield Row.mean("brier", (p**2).sum(1) - 2 * p[np.arange(len(y)), y] + 1)
     yield Row.mean("log_loss", -np.log(np.maximum(p[np.arange(len(y)), y], TINY)))
     for number, part in enumerate(np.array_split(np.argsort(confidence, kind="stable"), min(bins, len(y))), 1):
-        yield Row.mean("bin_accuracy", right[part], bin=number, confidence=float(confidence[part].mean()))
+        yield Row.mean("bin_accuracy", right[part], bin=number)
+        yield Row.mean("bin_confidence", confidence[part], bin=number)
 
 
 def calibration_error(confidence: np.ndarray, right: np.ndarray, bins: int) -> float:

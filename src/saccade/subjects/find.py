@@ -179,7 +179,8 @@ def _where(error: BaseException, file: Path | None = None) -> str:
     if isinstance(error, SyntaxError):
         return f"line {error.lineno}: {error.msg}."
     frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if (Path(f.filename) == file if file else not f.filename.startswith(_HERE))]
+    here = file.resolve() if file else None
+    own = [f for f in frames if (Path(f.filename).resolve() == here if here else not f.filename.startswith(_HERE))]
     first = (str(error).splitlines() or [""])[0]
     line = f"line {own[-1].lineno}: " if own and file else f"{own[-1].filename}, line {own[-1].lineno}: " if own else ""
     return f"{line}{type(error).__name__}: {first.rstrip('.')}."
