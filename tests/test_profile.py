@@ -208,6 +208,24 @@ def test_a_thousand_classes_are_read_by_agreement_and_the_page_says_so():
     assert made.row("patch_shuffle").estimate.value == 1 and made.row("patch_shuffle").accuracy is None
 
 
+class Always(nn.Module):
+    """The second class, whatever it is shown."""
+
+    def forward(self, x):
+        return torch.eye(10, dtype=x.dtype)[1].expand(len(x), -1)
+
+
+def test_of_a_model_with_one_answer_that_it_keeps_it_says_nothing():
+    asked = ("translation", "patch_shuffle", "occlusion", "corruptions", "calibration")
+    made = measure.profile(Always(), DATA, n=N, only=asked)
+    for key in asked[:-1]:
+        assert made.row(key).estimate.value == 1 and "says nothing of this: 100 %" in made.row(key).says
+    assert "nothing" not in made.row("calibration").says
+    assert "one and the same answer" in "\n".join(page.lines(made))
+    learned = measure.profile(Bag(40.0), DATA, n=N, only=("patch_shuffle",))  # several answers, all of them kept
+    assert learned.row("patch_shuffle").says == "sees pieces, not their order" and not learned.notes
+
+
 def test_a_linear_read_out_is_the_third_way():
     made = measure.profile(Bag(), DATA, n=N, only=("accuracy",), way="linear")
     assert made.way == "linear" and "linear read-out" in made.reading

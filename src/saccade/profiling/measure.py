@@ -22,7 +22,7 @@ from saccade.profiling import references
 from saccade.profiling.questions import QUESTIONS, VARIANTS, Asked, Question, estimate, pick
 from saccade.report.profile import Measured, Profile
 from saccade.spec import Estimate, Probe, Row, SaccadeError, Settings, plain, suggest
-from saccade.subjects import threads
+from saccade.subjects import answers, threads
 from saccade.subjects.faster import faster
 from saccade.subjects.find import Found, Wanted, find
 from saccade.subjects.fit import Facts, fit
@@ -101,8 +101,10 @@ def profile(
     reading = read(one, facts, data, way=way, classes=classes, split=split, n=n, tuning=_training(data, READ_OUT))
     reading = dataclasses.replace(reading, subject=dataclasses.replace(reading.subject, kept={}))
     report(f"{n} images of {data.words}, {split}; read {reading.says}; {_wait(n, per_image, only)}")
-    asked = _asked(reading, facts, images, n)
     quick = faster(reading.subject, images.head(n))
+    asked = _asked(reading, facts, images, n)
+    if any(q.compares for q in QUESTIONS if not only or q.key in only):
+        asked = dataclasses.replace(asked, commonest=_commonest(quick, reading.data, split, n))
     rows, skipped, details = _ask(reading, quick, asked, split, only, report)
     about = _about(data, split, images, n)
     rows += _costs(facts, per_image, latency, flops, only)
@@ -115,7 +117,7 @@ def profile(
         way=reading.way,
         rows=tuple(_with_references(row, known) for row in rows),
         skipped=skipped,
-        notes=facts.notes,
+        notes=(*facts.notes, *_one_answer(asked)),
         details=tuple({**d, "model": facts.name, "checksum": about["checksum"]} for d in details),
         seconds=time.perf_counter() - began,
         n=n,
@@ -198,6 +200,21 @@ def _asked(reading: Reading, facts: Facts, images: Images, n: int) -> Asked:
     )
 
 
+def _commonest(subject: Subject, data: Source, split: str, n: int) -> float:
+    """The share of the images that get the most frequent answer. The answers are those that the probes share."""
+    said = answers.said(subject, data, split, n)
+    return float(said.unique(return_counts=True)[1].max()) / len(said)
+
+
+def _one_answer(asked: Asked) -> tuple[str, ...]:
+    if not asked.says_one_thing:
+        return ()
+    return (
+        f"{100 * asked.commonest:.0f} % of the unchanged images get one and the same answer, as from a model that has "
+        "not learned: that it keeps its answers says nothing",
+    )
+
+
 def _ask(
     reading: Reading, quick: Subject, asked: Asked, split: str, only: Sequence[str], report: Callable[[str], None]
 ) -> tuple[list[Measured], dict[str, str], list[dict[str, Any]]]:
@@ -240,7 +257,7 @@ def _ask(
                 unit=question.unit,
                 estimate=estimate(row),
                 accuracy=estimate(beside) if beside else None,
-                says=question.says(row.value, asked),
+                says=question.means(row.value, asked),
                 each=row.each,
             )
         )

@@ -14,6 +14,7 @@ from saccade import stats
 from saccade.spec import Estimate, Row
 
 Where = Mapping[str, Any]
+ONE_ANSWER = 0.9  # from this share of the images on
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +27,12 @@ class Asked:
     classes: int
     labels: bool  # whether right and wrong are known
     set_name: str = ""  # the set that constructions may draw from
+    commonest: float = 0.0  # share of the unchanged images that get the most frequent answer
+
+    @property
+    def says_one_thing(self) -> bool:
+        """Then answers are kept because there is no other, as by most untrained models."""
+        return self.commonest >= ONE_ANSWER
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +52,16 @@ class Question:
     needs_set: bool = False
     variants: int = 0  # times that n images are asked, for the plan
     part: str = ""  # the setting of the probe that is this question's alone, left out where nobody asks it
+
+    @property
+    def compares(self) -> bool:
+        """Whether it counts answers that stay as they were."""
+        return self.metric.endswith("answer_kept")
+
+    def means(self, value: float, asked: Asked) -> str:
+        if self.compares and asked.says_one_thing:
+            return f"says nothing of this: {100 * asked.commonest:.0f} % of the images get the same answer anyway"
+        return self.says(value, asked)
 
 
 SHIFT, TURN, SHRINK, COVER, OBJECT = 0.125, 15.0, 0.6, 0.25, 0.5
