@@ -203,7 +203,7 @@ def _asked(reading: Reading, facts: Facts, images: Images, n: int) -> Asked:
 def _commonest(subject: Subject, data: Source, split: str, n: int) -> float:
     """The share of the images that get the most frequent answer. The answers are those that the probes share."""
     said = answers.said(subject, data, split, n)
-    return float(said.unique(return_counts=True)[1].max()) / len(said)
+    return float(torch.bincount(said).max()) / len(said)
 
 
 def _one_answer(asked: Asked) -> tuple[str, ...]:
