@@ -133,11 +133,16 @@ def _blocks(profile: Profile) -> Iterator[Block]:
 def _cells(one: Measured, named: Sequence[str]) -> tuple[Cell, ...]:
     return (
         (one.question, Small(one.key)),
-        (number(one.estimate, one.unit), Small(f"n={one.estimate.n}" if one.probe else "")),
-        (number(one.accuracy, "percent"),) if one.accuracy else ("",),
+        (_unbroken(number(one.estimate, one.unit)), Small(f"n={one.estimate.n}" if one.probe else "")),
+        (_unbroken(number(one.accuracy, "percent")),) if one.accuracy else ("",),
         *((_beside(one, name),) for name in named),
         (one.says,),
     )
+
+
+def _unbroken(text: str) -> str:
+    """Both ends of an interval on one line of a narrow column."""
+    return text.replace(", ", ",\N{NO-BREAK SPACE}")
 
 
 def _fold(probe: str, rows: Sequence[Mapping[str, Any]]) -> Fold:
