@@ -128,3 +128,9 @@ def test_a_number_of_images_goes_to_every_probe_that_takes_one():
         ("calibration", 30),
         ("corruptions", 20),
     }
+
+
+@pytest.mark.parametrize("taken", [lambda: sc.model(family="cnn"), lambda: sc.model(Model)])
+def test_a_decorator_taken_from_the_wrong_place_is_named_with_the_right_one(taken):
+    with pytest.raises(SaccadeError, match=r"@saccade\.registry\.model\(family="):
+        taken()

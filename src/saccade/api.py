@@ -27,8 +27,13 @@ from saccade.spec import Evidence, Probe, Recipe, Row, SaccadeError, Settings
 from saccade.subjects.subject import Subject, evaluating
 
 
-def model(name: str, classes: int = 10, **args: Any) -> nn.Module:
+def model(name: str = "", classes: int = 10, **args: Any) -> nn.Module:
     """A registered model: saccade.model("mha_lenet", heads=1)."""
+    if not isinstance(name, str) or not name:  # as a decorator, which is what the name suggests
+        raise SaccadeError(
+            'saccade.model("vit") builds a model that is registered; to register one of your own, put '
+            '@saccade.registry.model(family="...") before its function (saccade list models).'
+        )
     return models.build(name, classes, **args)
 
 
