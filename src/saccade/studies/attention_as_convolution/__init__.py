@@ -131,7 +131,7 @@ STUDY = Study(
     costs=Settings(
         smoke="about a minute",
         small="at most 15 minutes on two cores",
-        large="about three and a half hours on two cores; two without learned + content",
+        large="about four hours on two cores; two and a half without learned + content",
         paper="weeks on two cores, days on GPUs",
     ),
 )

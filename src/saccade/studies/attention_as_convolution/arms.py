@@ -197,7 +197,17 @@ def arms(scale: Scale) -> list[Arm]:
         )
     ]
     rows += [Arm(name=on_few(base), base=base, parts=("data_size",), few=True) for base in TABLE2]
-    rows += [Arm(name=s.arm, base=s.base, parts=("slips",), args=s.args, look=_seen(s)) for s in SLIPS]
+    rows += [
+        Arm(
+            name=s.arm,
+            base=s.base,
+            parts=("slips",),
+            scales=LARGE if s.base == ISO else FULL,  # of the slips one that trains in minutes
+            args=s.args,
+            look=_seen(s),
+        )
+        for s in SLIPS
+    ]
     for name, switches in INGREDIENTS.items():
         if name not in (CONTENT, hierarchical(CONTENT)):
             rows.append(Arm(name=name, base=CONTENT, parts=("factorial",), args=switches, look="numbers"))
