@@ -119,6 +119,19 @@ def test_holm_makes_many_claims_stricter():
     assert needed > 10  # more than the ten in hand, or the remark would be of no use
 
 
+def test_seeds_that_would_show_a_difference_to_be_small_are_named_where_they_are_fewer():
+    def verdict(n):
+        a = {i: 0.01 + 0.1 * (-1) ** i for i in range(n)}
+        study = a_study(lambda table: stats.greater(a, dict.fromkeys(a, 0.0)), *(fixed(0.0, seed=i) for i in range(9)))
+        claims = tuple(dataclasses.replace(c, small=0.09 if c.id == "T-0" else None) for c in study.claims)
+        return judge(dataclasses.replace(study, claims=claims), world(1.0), "small")[0]
+
+    few = verdict(8)
+    assert few.says is Says.UNDECIDED and "to show that the difference is small, 8 run" in few.remark
+    needed = int(few.remark.split()[1])
+    assert verdict(needed + 2).says is Says.EQUIVALENT and verdict(needed // 2).says is Says.UNDECIDED
+
+
 def test_an_arm_that_has_not_learned_decides_nothing_and_leaves_the_correction():
     study = a_study(contrast)
     assert labels(study, world(1.0, accuracy=0.9)) == ["reproduced"]

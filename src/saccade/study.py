@@ -338,7 +338,7 @@ def judge(study: Study, results: Results | Table, scale: str, *, alpha: float = 
     adjusted = stats.holm([*sides.values(), *smalls.values()])
     side_p = dict(zip(sides, adjusted, strict=False))
     small_p = dict(zip(smalls, adjusted[len(sides) :], strict=True))
-    return tuple(_verdict(study, f, side_p.get(i), small_p.get(i), len(adjusted), alpha) for i, f in enumerate(found))
+    return tuple(_verdict(study, f, side_p.get(i), small_p.get(i), alpha) for i, f in enumerate(found))
 
 
 def _examine(study: Study, claim: Claim, results: Results, scale: str) -> _Found:
@@ -441,7 +441,7 @@ def _two_sided(evidence: Evidence) -> float:
     return min(1.0, 2 * min(evidence.p, evidence.p_against))
 
 
-def _verdict(study: Study, found: _Found, side: float | None, small: float | None, tests: int, alpha: float) -> Verdict:
+def _verdict(study: Study, found: _Found, side: float | None, small: float | None, alpha: float) -> Verdict:
     claim, evidence = found.claim, found.evidence
     says, reason, remark = Says.UNDECIDED, found.reason, found.remark
     if side is not None and evidence is not None:
@@ -452,7 +452,7 @@ def _verdict(study: Study, found: _Found, side: float | None, small: float | Non
         elif small is not None and small < alpha:
             says, reason, remark = Says.EQUIVALENT, Reason.EFFECT_SMALL, f"within ± {_shown(claim.small)} of none"
         else:
-            reason, remark = Reason.TOO_FEW_SEEDS, _more_seeds(evidence, tests, alpha)
+            reason, remark = Reason.TOO_FEW_SEEDS, _more_seeds(claim, evidence, side, small, alpha)
     note = evidence.note if evidence else ""
     return Verdict(
         claim=claim.id,
@@ -476,12 +476,22 @@ def _own_words(says: Says) -> Says:
     return {Says.REPRODUCED: Says.HOLDS, Says.CONTRADICTED: Says.DOES_NOT_HOLD}.get(says, says)
 
 
-def _more_seeds(evidence: Evidence, tests: int, alpha: float) -> str:
-    """How many seeds would settle it if the effect seen is real, at the level that Holm may ask of one claim."""
+def _more_seeds(claim: Claim, evidence: Evidence, side: float, small: float | None, alpha: float) -> str:
+    """How many seeds would settle it if what is seen is real: the effect, or that it is small.
+
+    At the level that Holm asked of this claim, which is `alpha` divided by how much its p was raised (`side`, `small`).
+    """
     n = evidence.estimate.n
-    effect = abs(stats.effect_of(min(evidence.p, evidence.p_against), n)) if n else 0.0
-    need = stats.seeds_needed(effect, alpha=alpha / max(1, tests)) if effect > 0 else None
+    raw = _two_sided(evidence)
+    effect = abs(stats.effect_of(raw / 2, n)) if n else 0.0
+    need = stats.seeds_needed(effect, alpha=alpha * raw / side) if effect > 0 else None
     way = "" if evidence.p < evidence.p_against else " (the effect points the other way)"
+    close = stats.small(evidence, claim.small) if claim.small else None
+    if close and small and (apart := stats.effect_of(close, n)) > 0:
+        # a one-sided test, where `seeds_needed` asks for the level of a two-sided one
+        few = stats.seeds_needed(apart, alpha=min(1.0, 2 * alpha * close / small))
+        if few is not None and (need is None or few < need):
+            return f"about {max(few, n + 1)} needed to show that the difference is small, {n} run"
     if need is None:
         return f"no effect to be seen in {n} seeds, which more of them would not change"
     return f"about {max(need, n + 1)} needed, {n} run{way}"
