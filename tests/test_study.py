@@ -293,3 +293,14 @@ def test_a_claim_without_rows_says_which_arms_have_runs_to_do():
     assert verdict.remark == "0 of 5; b: 3 runs to do; saccade run test --scale large"
     (verdict,) = judge(study, Table(rows), "large")
     assert "not part of this scale: b" in verdict.remark
+
+
+def test_an_arm_that_lacks_runs_under_one_condition_is_named_too():
+    def evidence(table):
+        return stats.greater(*(table.series("accuracy", arm="a", noise=noise) for noise in (0.1, 0.0)))
+
+    study = a_study(evidence, requires=(learned("a", 0.95),))
+    rows = tuple({"metric": "accuracy", "value": 0.5 + 0.01 * s, "arm": "a", "seed": s, "noise": 0.0} for s in range(5))
+    gaps = tuple({"arm": "a", "seed": s, "why": "not run yet", "noise": 0.1} for s in range(5))
+    (verdict,) = judge(study, Table(rows, gaps), "large")
+    assert verdict.remark == "0 of 5; a: 5 runs to do; saccade run test --scale large"

@@ -386,9 +386,11 @@ def _lacking(claim: Claim, table: Table) -> str:
     todo = Counter(str(g.get("arm")) for g in table.gaps)
     seeds = Counter(arm for arm, _ in {(r.get("arm"), r.get("seed")) for r in table})
     short = sorted(arm for arm in arms if seeds[arm] < MIN_PAIRS)
-    words = [f"{arm}: {todo[arm]} run{'s' * (todo[arm] != 1)} to do" for arm in short if todo[arm]]
+    # an arm may have its seeds, but not under every condition that is asked for
+    waiting = [arm for arm in short if todo[arm]] or sorted(arm for arm in arms if todo[arm])
+    words = [f"{arm}: {todo[arm]} run{'s' * (todo[arm] != 1)} to do" for arm in waiting]
     if len(words) > NAMED:
-        rest = sum(todo[arm] for arm in short) - sum(todo[arm] for arm in [a for a in short if todo[a]][:NAMED])
+        rest = sum(todo[arm] for arm in waiting[NAMED:])
         words = [*words[:NAMED], f"{len(words) - NAMED} more arms: {rest} runs to do"]
     absent = [arm for arm in short if not todo[arm] and not seeds[arm]]
     if words or not absent:  # an arm that a scale leaves out, such as one of more widths, is then not what is missing
