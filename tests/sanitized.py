@@ -19,6 +19,8 @@ from saccade.layers import (
     kernels,
     local_aggregation,
     pairwise_attention,
+    position_attention,
+    separable_kernel,
     short_heads,
     token_maps,
 )
@@ -95,6 +97,15 @@ def maps(draw: torch.Generator) -> None:
     same(lambda x: token_maps.linear(x, first, norm), lambda x: first(norm(x)), x)
 
 
+def positions(draw: torch.Generator) -> None:
+    n, h, w, each = some(draw, 1, 4), some(draw, 1, 16), some(draw, 1, 16), some(draw, 1, 5)
+    wide, out = some(draw, 1, 90), some(draw, 1, 20)
+    x, weight = normal(draw, n, h, w, wide), normal(draw, out, each * wide) / (each * wide) ** 0.5
+    rows, columns = (normal(draw, each, some(draw, 1, side), side).softmax(-1) for side in (h, w))
+    assert separable_kernel.has_kernel(x, rows, columns, weight)
+    same(separable_kernel.attend, position_attention.separable, x, rows, columns, weight)
+
+
 def convolution(draw: torch.Generator) -> None:
     channels, out, size = some(draw, 1, 16), some(draw, 1, 16), some(draw, 1, 7)
     x = normal(draw, some(draw, 1, 6), channels, some(draw, size + 1, size + 14), some(draw, size + 1, size + 14))
@@ -156,7 +167,7 @@ def main() -> None:
         outside()
         return
     for trial in range(int(sys.argv[1])):
-        for one in (paste, heads, tokens, maps, convolution, averages, aggregation, pairwise):
+        for one in (paste, heads, tokens, maps, positions, convolution, averages, aggregation, pairwise):
             one(rng.stream(trial, one.__name__))
     print("clean")
 

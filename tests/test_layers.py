@@ -99,6 +99,7 @@ def test_where_there_is_a_compiler_every_kernel_builds():
         "short_heads.c": kernels.short_heads(6),
         "few_tokens.c": kernels.few_tokens(),
         "token_maps.c": kernels.token_maps(),
+        "separable.c": kernels.separable(),
         "conv_pool.c": kernels.conv_pool(3, 6, 5),
         "conv_average.c": kernels.conv_average(5),
         "paste.c": kernels.paste(),

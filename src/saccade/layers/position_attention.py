@@ -16,6 +16,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from saccade.layers import separable_kernel
+
 CHUNK = 0  # images at a time; 0: as many as stay in cache
 ROOM = 6 * 16 * 16 * 400  # numbers that do, of what a head needs
 
@@ -26,8 +28,15 @@ def dense(x: Tensor, p: Tensor, weight: Tensor, bias: Tensor | None = None) -> T
     return F.linear(torch.einsum(pattern, p, x).flatten(2), weight, bias)
 
 
-def separable(x: Tensor, rows: Tensor, columns: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """The same for p = rows x columns. x: (n, h, w, d). rows: (heads, queries, h), columns: (heads, queries, w)."""
+def separable(
+    x: Tensor, rows: Tensor, columns: Tensor, weight: Tensor, bias: Tensor | None = None, *, native: bool = False
+) -> Tensor:
+    """The same for p = rows x columns. x: (n, h, w, d). rows: (heads, queries, h), columns: (heads, queries, w).
+
+    native: by the C kernel, if there is one and it has room.
+    """
+    if native and separable_kernel.has_kernel(x, rows, columns, weight, bias):
+        return separable_kernel.attend(x, rows, columns, weight, bias)
     return Separable.apply(x, rows, columns, weight, bias)
 
 
@@ -193,7 +202,7 @@ class QuadraticAttention(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         h, w = x.shape[1:3]
         if self.isotropic and not (self.training and self.dropout):
-            return separable(x, *self.factors(h, w), self.value.folded(), self.value.bias)
+            return separable(x, *self.factors(h, w), self.value.folded(), self.value.bias, native=self.training)
         p = F.dropout(self.probabilities(h, w), self.dropout, self.training)  # one mask for the whole batch
         return dense(x.flatten(1, 2), p, self.value.folded(), self.value.bias).unflatten(1, (h, w))
 
@@ -243,7 +252,7 @@ class LearnedPositionAttention(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         h, w = x.shape[1:3]
         if not (self.training and self.dropout):
-            return separable(x, *self.factors(h, w), self.value.folded(), self.value.bias)
+            return separable(x, *self.factors(h, w), self.value.folded(), self.value.bias, native=self.training)
         p = F.dropout(self.probabilities(h, w).expand(len(x), -1, -1, -1), self.dropout, True)  # one mask per image
         return dense(x.flatten(1, 2), p, self.value.folded(), self.value.bias).unflatten(1, (h, w))
 

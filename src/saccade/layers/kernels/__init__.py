@@ -97,6 +97,16 @@ def token_maps() -> ctypes.CDLL | None:
 
 
 @functools.cache
+def separable() -> ctypes.CDLL | None:
+    """Averages of tokens over rows and columns, or None where it cannot be built."""
+    library = load("separable.c", ())
+    if library is not None:
+        library.forward.argtypes = [ADDRESS] * 4 + [NUMBER] * 7
+        library.backward.argtypes = [ADDRESS] * 7 + [NUMBER] * 7
+    return library
+
+
+@functools.cache
 def conv_pool(channels: int, out: int, size: int) -> ctypes.CDLL | None:
     """Convolution, ReLU and pooling for these channels and this side of a patch, or None where it cannot be built."""
     library = load("conv_pool.c", (f"-DC={channels}", f"-DO={out}", f"-DK={size}"))
