@@ -98,6 +98,7 @@ def test_where_there_is_a_compiler_every_kernel_builds():
     built = {
         "short_heads.c": kernels.short_heads(6),
         "few_tokens.c": kernels.few_tokens(),
+        "content.c": kernels.content(),
         "token_maps.c": kernels.token_maps(),
         "conv_pool.c": kernels.conv_pool(3, 6, 5),
         "conv_average.c": kernels.conv_average(5),
