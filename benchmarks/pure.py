@@ -9,7 +9,7 @@ from typing import Any
 from saccade.layers import kernels
 from saccade.layers.kernels import neighbourhoods
 
-NAMES = ("short_heads", "few_tokens", "token_maps", "separable", "conv_pool", "conv_average", "paste")
+NAMES = ("short_heads", "few_tokens", "content", "token_maps", "separable", "conv_pool", "conv_average", "paste")
 KERNELS = (  # an older checkout that is measured beside this one may lack some
     *((kernels, name) for name in NAMES if hasattr(kernels, name)),
     *((neighbourhoods, name) for name in ("aggregation", "pairwise")),

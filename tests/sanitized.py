@@ -13,6 +13,8 @@ from torch import Tensor
 from saccade import rng
 from saccade.data.images import Pasted
 from saccade.layers import (
+    content_attention,
+    content_kernel,
     conv_average,
     conv_pool,
     few_tokens,
@@ -86,6 +88,17 @@ def tokens(draw: torch.Generator) -> None:
         lambda *x: few_tokens.attend_apart(*x, each, native=False),
         *parts,
     )
+
+
+def content(draw: torch.Generator) -> None:
+    size, dim, out, each = some(draw, 1, 11), some(draw, 1, 50), some(draw, 1, 50), some(draw, 1, 3)
+    n, h, w, wide = some(draw, 1, 3), some(draw, 1, size), some(draw, 1, size), dim + 2 * (2 * size - 1)
+    x, k, v = (normal(draw, n, h, w, dim) for _ in range(3))
+    weights = normal(draw, each, dim, wide) / dim, normal(draw, each, wide), normal(draw, out, each * dim)
+    given = (x, k, v, *weights[:2], weights[2] / (each * dim) ** 0.5)
+    assert content_kernel.has_kernel(*given, size)
+    ours, peer = content_kernel.Native, content_attention.Folded
+    same(lambda *x: ours.apply(*x, size), lambda *x: peer.apply(*x, size), *given)
 
 
 def maps(draw: torch.Generator) -> None:
@@ -167,7 +180,7 @@ def main() -> None:
         outside()
         return
     for trial in range(int(sys.argv[1])):
-        for one in (paste, heads, tokens, maps, positions, convolution, averages, aggregation, pairwise):
+        for one in (paste, heads, tokens, content, maps, positions, convolution, averages, aggregation, pairwise):
             one(rng.stream(trial, one.__name__))
     print("clean")
 

@@ -98,6 +98,7 @@ def test_where_there_is_a_compiler_every_kernel_builds():
     built = {
         "short_heads.c": kernels.short_heads(6),
         "few_tokens.c": kernels.few_tokens(),
+        "content.c": kernels.content(),
         "token_maps.c": kernels.token_maps(),
         "separable.c": kernels.separable(),
         "conv_pool.c": kernels.conv_pool(3, 6, 5),

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from saccade.layers.content_kernel import Native, has_kernel
 from saccade.layers.position_attention import Values, dense, shifts
 
 ROOM = 256 * 256  # probabilities of one head that stay in cache
@@ -110,9 +111,8 @@ class ContentAttention(nn.Module):
             p = F.dropout(self.probabilities(x, keys), self.dropout, True)
             return dense(x.flatten(1, 2), p, self.value.folded(), self.value.bias).unflatten(1, x.shape[1:3])
         seen = x.transpose(1, 2) if self.transposed else x
-        y = Folded.apply(
-            x, x if keys is None else keys.tokens, seen, *self.folded(keys), self.value.folded(), self.size
-        )
+        given = (x, x if keys is None else keys.tokens, seen, *self.folded(keys), self.value.folded(), self.size)
+        y = (Native if self.training and has_kernel(*given) else Folded).apply(*given)
         return (y.transpose(1, 2) if self.transposed else y) + self.value.bias
 
 

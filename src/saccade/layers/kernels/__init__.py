@@ -87,6 +87,16 @@ def few_tokens() -> ctypes.CDLL | None:
 
 
 @functools.cache
+def content() -> ctypes.CDLL | None:
+    """Attention with content and relative positions among few tokens, or None where it cannot be built."""
+    library = load("content.c", ())
+    if library is not None:
+        library.forward.argtypes = [ADDRESS] * 10 + [NUMBER] * 8
+        library.backward.argtypes = [ADDRESS] * 15 + [NUMBER] * 8
+    return library
+
+
+@functools.cache
 def token_maps() -> ctypes.CDLL | None:
     """Norm, linear maps and GELU of tokens, or None where it cannot be built."""
     library = load("token_maps.c", ())

@@ -2,14 +2,12 @@
  *
  * q, k, v are read where a linear map left them, (n, T, ...) with the heads of a token side by side, and gradients are
  * written to where its backward pass wants them: nothing is copied apart or together in between. All three have the
- * same strides. Scores are in powers of two. The backward pass computes the map again from `norm`, (n, heads, 2, T): the
- * largest score of each row, and one over the sum of the row. Tokens are filled up to a multiple of LANES in the maps, channels in copies of what is no such multiple wide.
+ * same strides. The backward pass computes the map again from `norm`, (n, heads, 2, T): the largest score of each row,
+ * and one over the sum of the row. Tokens are filled up to a multiple of LANES in the maps, channels in copies of what
+ * is no such multiple wide.
  */
 #include <stdlib.h>
-#include <string.h>
-#include "product.h"
-
-static const float LN_2 = 0.69314718056f, FAR = -1e30f;
+#include "attention.h"
 
 /* Rows of whole vectors: those of x itself where it has such, else a copy in `room`. */
 static const float *padded(const float *x, long *stride, int T, int W, float *room) {
@@ -27,7 +25,7 @@ static void narrow(float *to, long stride, const float *from, int T, int W) {
     for (int t = 0; t < T; t++) memcpy(to + t * stride, from + t * whole(W), sizeof(float) * W);
 }
 
-static float scale(int W) { return 1.44269504089f / sqrtf((float)W); }
+static float scale(int W) { return LOG2_E / sqrtf((float)W); }
 
 /* s[i][j] = log2 of what the map holds before it is divided by its row's sum; FAR beyond the last token. */
 static void scores(float *s, const float *q, long stride, const float *kt, int T, int W) {
@@ -47,14 +45,7 @@ void forward(const float *q, const float *k, const float *v, float *out, float *
             float *to = out + (long)i * T * heads * W + (long)e * W, *tops = norm + ((long)i * heads + e) * 2 * T;
             turn(kt, S, k + at, by_token, T, W, scale(W));
             scores(s, q + at, by_token, kt, T, W);
-            for (int r = 0; r < T; r++) {
-                float *row = s + r * S, top = largest(row, S);
-                for (int l = 0; l < S; l++) row[l] = power_of_two(row[l] - top);
-                float share = 1 / sum_of(row, S);
-                for (int l = 0; l < S; l++) row[l] *= share;
-                tops[r] = top;
-                tops[T + r] = share;
-            }
+            soft_max(s, tops, T, S);
             const float *values = padded(v + at, &vstride, T, W, vs);
             if (wide == W) set(T, W, T, to, (long)heads * W, s, S, 1, values, vstride);
             else {
@@ -79,14 +70,7 @@ void backward(const float *q, const float *k, const float *v, const float *norm,
             turn(vt, S, v + at, by_token, T, W, 1);
             scores(p, q + at, by_token, kt, T, W);
             set(T, S, W, g, S, go, out, 1, vt, S);
-            for (int r = 0; r < T; r++) {
-                float *row = p + r * S, *grow = g + r * S;
-                vec inner = {0};
-                for (int l = 0; l < S; l++) row[l] = power_of_two(row[l] - tops[r]) * tops[T + r];
-                for (int l = 0; l < S; l += LANES) inner += load(row + l) * load(grow + l);
-                float mean = total(inner), factor = scale(W) * LN_2; /* d 2^x = ln 2 2^x dx */
-                for (int l = 0; l < S; l++) grow[l] = row[l] * (grow[l] - mean) * factor;
-            }
+            again(p, g, tops, scale(W) * LN_2, T, S); /* d 2^x = ln 2 2^x dx */
             const float *qrows = padded(q + at, &qs, T, W, room), *krows = padded(k + at, &ks, T, W, room + rows);
             const float *grows = padded(go, &gs, T, W, room + 2 * rows);
             if (wide == W) {
