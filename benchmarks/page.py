@@ -405,8 +405,8 @@ reached. What limits, as far as it was profiled on a busy machine: linear maps o
 tokens ran at 38 to 84 GFLOP/s in torch's own calls where a product of 1024 by 1024 ran at 72, so they leave little. Of
 a step of ViT(64,1,3) before, they were half, attention a fifth and everything else a quarter. Of a ResNet's step
 convolutions of 8 to 64 channels are 71 % and batch norm with ReLU 19 %, of a ConvNet's 51 and 23 %, of CNN(10)'s
-convolutions 77 %: these are torch's own. Learned positions with content spend two thirds in products of matrices of 64
-by 48, one call each; the digits' attention spends two thirds in its kernel, which is bound by exponentials.
+convolutions 77 %: these are torch's own. The digits' attention spends two thirds in its kernel, which is bound by
+exponentials.
 
 ## How it grows
 

@@ -55,14 +55,15 @@ class Checkout:
 
 
 def measured(before: Path, only: str = "") -> Iterator[dict[str, Any]]:
-    """One row per arm; arms that train the same model in the same batches are measured once."""
+    """One row per arm that both have; arms that train the same model in the same batches are measured once."""
     from benchmarks import arms
 
     seen: dict[Any, dict[str, Any]] = {}
     now, then = Checkout(HERE), Checkout(before)
     try:
+        known = {tuple(each) for each in then.ask({"list": True})["arms"]}
         for study, arm, run, images in arms.planned():
-            if not any(words in f"{study} {arm}" for words in only.split("|")):
+            if (study, arm) not in known or not any(words in f"{study} {arm}" for words in only.split("|")):
                 continue
             kind = (run.model, run.model_args, run.data, run.recipe.batch, run.recipe.optimizer)
             if kind not in seen:
@@ -126,6 +127,9 @@ def _answer() -> None:
     built: tuple[Any, Any, int] = (None, None, 0)
     for line in sys.stdin:
         asked = json.loads(line)
+        if asked.get("list"):
+            print(json.dumps({"arms": list(runs)}), flush=True)
+            continue
         run = runs[tuple(asked["arm"])]
         if asked.get("work"):
             images = Source(run.data, run.data_args, run.seed, "cpu")("train")
