@@ -131,7 +131,8 @@ def convolution(draw: torch.Generator) -> None:
 
 
 def averages(draw: torch.Generator) -> None:
-    channels, out, size = some(draw, 1, 32), some(draw, 1, 32), some(draw, 0, 4) * 2 + 1
+    channels, size = some(draw, 1, 32), some(draw, 0, 4) * 2 + 1
+    out = some(draw, 1, min(32, conv_average.PAIRS // channels))
     side = conv_average.SIDES[some(draw, 0, 2)]
     x, weight = normal(draw, some(draw, 1, 6), channels, side, side), normal(draw, out, channels, size, size)
     weight /= size * channels**0.5
