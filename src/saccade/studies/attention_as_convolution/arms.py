@@ -125,7 +125,7 @@ CHOICES = (
         "lr",
         0.0,
         (),
-        "learning rate below paper scale; 0 takes 0.1 for sgd and 0.002 for adamw, at large 0.005 but for ViT and LeNet",
+        "learning rate below paper scale; 0 takes 0.1 for sgd and 0.002 for adamw (0.005 for Tables 1 and 2 at large)",
     ),
     Choice("batch", 0, (), "images per step; 0 takes the scale's own, and Table 4's at paper scale"),
     Choice("images", 0, (), "training images seen by every arm; 0 takes the scale's own"),
