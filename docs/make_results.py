@@ -189,7 +189,7 @@ def slips(rows: Rows) -> str:
     changes = (f"{r['category']}: {points(rows.at(category=r['category']))}" for r in rows.rows)
     return (
         f"Test accuracy with each slip minus without it: {'; '.join(changes)}. An interval that holds 0 shows no "
-        "change, in models that have barely begun to learn."
+        "change. Slips that are not named here were not trained at this scale."
     )
 
 
