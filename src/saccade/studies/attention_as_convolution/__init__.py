@@ -60,6 +60,11 @@ DIFFERS = (
         "below paper scale training images are mirrored but not shifted, as they are seen a few times only", _SMALLER
     ),
     Difference(
+        "at large the learning rate is 0.005: of two that were tried (one seed, held-out images) the one at which "
+        "isotropic centres move by half a token, 1.6 points less accurate than 0.002; the report has 0.1 for SGD",
+        _FIGURE2,
+    ),
+    Difference(
         "the reproduction compares content at transposed pixels; that is left out here, and an arm of its own", _CONTENT
     ),
     Difference(
