@@ -7,7 +7,7 @@ import pytest
 from saccade import registry
 from saccade.lab import identity, pipeline, plan
 from saccade.lab.store import Lab, seal, write_atomic
-from saccade.spec import MILESTONES, Probe, Recipe, Run, Task
+from saccade.spec import MILESTONES, Probe, Recipe, Run, Settings, Task
 
 PROBE = Probe("accuracy", n=10)
 TASK = Task(Run("lenet", "digits_on_backgrounds", Recipe(64), 0), (PROBE,))
@@ -93,3 +93,43 @@ def test_the_longest_go_first_unless_the_time_will_not_do_for_all(tmp_path, seco
     cost = plan.Cost({t.run.key: 10.0 * (1 + t.run.seed) for t in tasks})
     found = plan.queue(plan.examine(Lab(tmp_path / "lab").open(), tasks), cost, seats=1, seconds=seconds)
     assert [t.run.seed for t in found] == sorted(range(3), reverse=first == 2)
+
+
+LINE = {"step_seconds": 0.0, "image_seconds": 1.0, "answer_seconds": 0.0}
+SETTLING = Task(Run("lenet", "digits_on_backgrounds", Recipe(64, batch=16, settle=1), 0))
+
+
+def finish(lab, task, step):
+    lease = lab.claim(task.run, {"versions": {}})
+    lab.put_rows(task.run.key, plan.TRAINING, 1, [])
+    lab.finish(task.run.key, {"outcome": "finished", "reason": "", "seconds": 1.0, "step": step}, b"weights")
+    lease.release()
+
+
+def priced(lab, tasks):
+    return plan.price(plan.examine(lab, tasks), lab, "cpu", measure=lambda kinds, *_: [LINE] * len(kinds))
+
+
+def test_a_run_that_ends_itself_is_priced_by_the_nearest_finished_one(tmp_path):
+    lab = Lab(tmp_path / "lab").open()
+    other = replace(SETTLING, run=replace(SETTLING.run, seed=1))
+    longer = replace(SETTLING, run=replace(SETTLING.run, recipe=replace(SETTLING.run.recipe, images=640)))
+    wide = replace(SETTLING, run=replace(SETTLING.run, model_args=Settings(head="mean")))
+    cost = priced(lab, [SETTLING, other])
+    assert cost.seconds[other.run.key] == 64 and cost.bound  # none like it has finished
+    finish(lab, SETTLING, step=1)
+    finish(lab, longer, step=30)
+    cost = priced(lab, [SETTLING, other, longer, wide])
+    assert not cost.bound
+    assert cost.seconds[other.run.key] == cost.seconds[wide.run.key] == 16  # a quarter, as the one with as many steps
+    far = replace(longer, run=replace(longer.run, seed=1))
+    assert priced(lab, [SETTLING, longer, far]).seconds == {far.run.key: 480}
+
+
+def test_the_headline_says_at_most_while_no_run_of_the_kind_has_ended_itself(tmp_path):
+    lab = Lab(tmp_path / "lab").open()
+    todo = plan.examine(lab, [SETTLING])
+    says = pipeline.Planned(todo, priced(lab, [SETTLING]), ("cpu",)).headline()
+    assert "at most 64 s" in says
+    plain = replace(SETTLING, run=replace(SETTLING.run, recipe=Recipe(64, batch=16)))
+    assert "about 64 s" in pipeline.Planned(todo, priced(lab, [plain]), ("cpu",)).headline()

@@ -345,7 +345,7 @@ class Planned:
         text = f"{len(todo.tasks)} runs, {len(todo.complete)} already in the lab, {len(todo.todo)} to do"
         if todo.todo:
             workers = f"{self.places[0]}, {len(self.places)} jobs{self.cluster}"
-            text += f", about {terminal.duration(self.seconds)} on {workers}"
+            text += f", {'at most' if self.cost.bound else 'about'} {terminal.duration(self.seconds)} on {workers}"
         return text
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import platform
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -202,6 +203,7 @@ class Cost:
     memory: float = 0.0  # of a GPU
     device_memory: float = 0.0  # that this GPU has
     resident: float = 0.0  # of main memory
+    bound: bool = False  # some runs end themselves, and none like them has finished: the seconds are the most
 
     def by_arm(self, tasks: Sequence[Task]) -> dict[str, dict[str, float]]:
         arms: dict[str, dict[str, float]] = {}
@@ -224,7 +226,7 @@ def price(
     """Cost of what is left: for each model a line over the batch, fitted to steps timed once and kept in the lab.
 
     `measure` times them on this machine, unless it times them elsewhere, which `where` then names. A fact has no steps:
-    its probes say what they take.
+    its probes say what they take. A run with a stopping rule is expected to end where finished ones like it did.
     """
     kinds = {_kind(t.run, device, where): t for t in plan.todo if not t.run.is_fact}
     path = lab.root / "costs.json"
@@ -238,7 +240,9 @@ def price(
         known |= dict(zip(unknown, measured, strict=True))
         write_atomic(path, seal({"lines": known}))
     training = {t.run.key for t in plan.train}
-    seconds = {}
+    settled = [t.run for t in plan.complete if t.run.recipe.settle]
+    ended = [(run, int(done["step"])) for run in settled if (done := lab.done(run.key))]
+    seconds, bound = {}, False
     for task in plan.todo:
         if task.run.is_fact:
             wanted = (registry.card("probe", p.name).extra["fact_seconds"] for p in unmeasured(lab, task, retry=True))
@@ -247,10 +251,31 @@ def price(
         each = known[_kind(task.run, device, where)]
         recipe = task.run.recipe
         step = each["step_seconds"] + each["image_seconds"] * recipe.batch
-        train = recipe.steps * step if task.run.key in training else 0.0
+        share = _expected_share(task.run, ended)
+        train = recipe.steps * (share or 1.0) * step if task.run.key in training else 0.0
+        bound |= train > 0 and share is None
         seconds[task.run.key] = train + sum(map(answers, _to_measure(lab, task, training))) * each["answer_seconds"]
     most = {n: max((known[k].get(n, 0.0) for k in kinds), default=0.0) for n in ("memory", "device_memory", "resident")}
-    return Cost(seconds, **most)
+    return Cost(seconds, **most, bound=bound)
+
+
+def _expected_share(run: Run, ended: Sequence[tuple[Run, int]]) -> float | None:
+    """Of its steps, what a run will take; None when its stopping rule decides and no run like it has finished.
+
+    The mean over finished runs of the same model and data that are nearest: of the same size first, then by the number
+    of planned steps, then by how many settings of the data differ.
+    """
+    if not run.recipe.settle:
+        return 1.0
+
+    def distance(other: Run) -> tuple[bool, float, int]:
+        settings = {*run.data_args.items()} ^ {*other.data_args.items()}
+        return other.model_args != run.model_args, abs(math.log(other.recipe.steps / run.recipe.steps)), len(settings)
+
+    alike = [(distance(r), step / r.recipe.steps) for r, step in ended if (r.model, r.data) == (run.model, run.data)]
+    nearest = min((d for d, _ in alike), default=None)
+    shares = [share for d, share in alike if d == nearest]
+    return sum(shares) / len(shares) if shares else None
 
 
 def _to_measure(lab: Lab, task: Task, training: Set[str]) -> list[Probe]:
