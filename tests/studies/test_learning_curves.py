@@ -57,7 +57,7 @@ def test_arms_on_the_same_points_have_one_cap_and_one_stopping_rule(scale):
         if EARLY not in task.arm:
             recipe = task.run.recipe
             rule = (recipe.images, recipe.settle, recipe.max_seconds)
-            rules.setdefault(task.run.data_args["p"], set()).add(rule)
+            rules.setdefault((task.run.data_args["of"], task.run.data_args["p"]), set()).add(rule)
     assert all(len(found) == 1 for found in rules.values())
 
 
