@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from saccade import registry, shipped
-from saccade.report.document import ours, what_it_says
+from saccade.report.document import in_words, ours, summary, what_it_says
 from saccade.spec import Estimate, Evidence, Reason, Says, Verdict
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -124,12 +124,15 @@ def verdict(told: dict[str, Any]) -> Verdict:
 
 
 def says(name: str) -> str:
-    """The paragraph on top of the study's report, with the scale that it speaks of."""
+    """What stands on top of the study's report, with the scale that it speaks of."""
     told = results().get(name)
     if told is None:
         return "Not run yet."
-    spoken = what_it_says(registry.study(name).headline, [verdict(v) for v in told["verdicts"]])
-    return f"At scale {told['scale']}: {spoken} [The whole table](../results/{name}/report.md)."
+    verdicts = [verdict(v) for v in told["verdicts"]]
+    shown = what_it_says(registry.study(name).headline, verdicts)
+    lines = (f"- **{v.label}**: {' '.join(in_words(v))}" for v in shown)
+    counts = f"At scale {told['scale']}, {summary(verdicts)} [The whole table](../results/{name}/report.md)."
+    return "\n".join([counts, "", *lines])
 
 
 def models(prefix: str) -> str:

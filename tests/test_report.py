@@ -460,6 +460,18 @@ def test_the_summary_counts_every_verdict():
     assert document.summary(()) == "No claims."
     one, other = (replace(verdict(id, Says.HOLDS, evidence()), family="same") for id in ("A", "B"))
     assert document.summary([one, other]) == "2 claims in 1 family: 2 that hold."
+    assert document.summary([one]) == "1 claim: 1 that holds."
+
+
+def test_what_a_study_says_begins_with_what_was_decided():
+    moving = verdict("A", Says.UNDECIDED, evidence(), reason=Reason.STILL_MOVING)
+    waiting = verdict("B", Says.UNDECIDED, reason=Reason.TOO_FEW_SEEDS)
+    decided, other = (verdict(id, Says.REPRODUCED, evidence(unit="points")) for id in ("C", "D"))
+    shown = document.what_it_says(("A", "B", "C"), [moving, waiting, other, decided])
+    assert [v.claim for v in shown] == ["C", "D", "A", "B"]  # D stands in for B, which has no number
+    said = document.in_words(decided)
+    assert said == ("statement of C (C): +4.4 [2.9, 5.9] n=5 percentage points.", "Tested: test of C.")
+    assert document.in_words(waiting)[0] == "statement of B (B)."
 
 
 def test_a_judged_study_can_be_written(tmp_path):

@@ -173,33 +173,32 @@ def summary(verdicts: Sequence[Verdict]) -> str:
     for look, n in _counted(verdicts):
         reasons = Counter(str(v.reason) for v in verdicts if writers.LOOKS[v.says] == look and not v.decided)
         why = ", ".join(f"{k} {reason}" for reason, k in reasons.most_common())
-        counted = look.counted.replace("that do not", "that does not") if n == 1 else look.counted
-        counts.append(f"{n} {counted}" + (f" ({why})" if why else ""))
+        counts.append(f"{n} {look.words(n)}" + (f" ({why})" if why else ""))
     listed = counts[0] if len(counts) == 1 else f"{', '.join(counts[:-1])} and {counts[-1]}"
     families = len({v.family for v in verdicts})
     grouped = f" in {families} famil{'ies' if families != 1 else 'y'}" if families != len(verdicts) else ""
     return f"{len(verdicts)} claim{'s' if len(verdicts) != 1 else ''}{grouped}: {listed}."
 
 
-def what_it_says(headline: Sequence[str], verdicts: Sequence[Verdict]) -> str:
-    """One paragraph: the counts, then three claims with their numbers; all of it stands in the table.
+def what_it_says(headline: Sequence[str], verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """The three claims that tell most, those with a verdict first; all of them stand in the table.
 
-    Those of the headline first. Where some have no number yet, decided claims take their place, and they come last.
+    Those of the headline. Where some have no number yet, decided claims take their place, and they come last.
     """
     known = {v.claim: v for v in verdicts}
     named = [known[id] for id in headline if id in known]
     measured, open_ones = [v for v in named if v.evidence], [v for v in named if not v.evidence]
     others = [v for v in verdicts if v.decided and v.evidence and v not in measured]
-    shown = [*measured, *others[: max(0, len(named) - len(measured))], *open_ones]
-    return " ".join([summary(verdicts), *map(_in_words, shown)])
+    shown = [*measured, *others[: max(0, len(named) - len(measured))]]
+    return [*sorted(shown, key=lambda v: not v.decided), *open_ones]
 
 
-def _in_words(v: Verdict) -> str:
-    """As in `MHA beats CNN (D-H1): contradicted, -20.7 [-25.5, -16.0] n=5 (OOD accuracy of MHA minus CNN).`"""
-    measured = f", {ours(v.evidence)}" if v.evidence else ""
+def in_words(v: Verdict) -> tuple[str, str]:
+    """As in `MHA beats CNN (D-H1): -20.7 [-25.5, -16.0] n=5 percentage points.`, and what was tested."""
     unit = v.evidence.unit if v.evidence else ""
     unit = {"points": " percentage points", "": ""}.get(unit, f" {unit}")
-    return f"{v.statement.rstrip('.')} ({v.claim}): {v.label}{measured}{unit if measured else ''}; tested: {v.tested}."
+    number = f": {ours(v.evidence)}{unit}" if v.evidence else ""
+    return f"{v.statement.rstrip('.')} ({v.claim}){number}.", f"Tested: {v.tested}."
 
 
 def ours(evidence: Evidence | None) -> str:
@@ -232,7 +231,9 @@ def content(
 ) -> Iterator[Block]:
     if study.headline:
         yield Section("What this study says")
-        yield Text((what_it_says(study.headline, verdicts),))
+        yield Text((summary(verdicts),))
+        told = [(v.label, *in_words(v)) for v in what_it_says(study.headline, verdicts)]
+        yield Items(tuple((Badge(label), f" {said} ", Small(tested)) for label, said, tested in told))
     yield Section("Verdicts")
     yield Counts(summary(verdicts), _counted(verdicts))
     yield Text((READING,))

@@ -23,13 +23,17 @@ class Look(NamedTuple):
     name: str  # a class on the page, a colour in print
     sign: str
     counted: str  # as in "2 reproduced"
+    one: str = ""  # as in "1 that holds", where that differs
+
+    def words(self, n: int) -> str:
+        return (n == 1 and self.one) or self.counted
 
 
 LOOKS = {
     Says.REPRODUCED: Look("reproduced", "✓", "reproduced"),
-    Says.HOLDS: Look("reproduced", "✓", "that hold"),
+    Says.HOLDS: Look("reproduced", "✓", "that hold", "that holds"),
     Says.CONTRADICTED: Look("contradicted", "✗", "contradicted"),
-    Says.DOES_NOT_HOLD: Look("contradicted", "✗", "that do not hold"),
+    Says.DOES_NOT_HOLD: Look("contradicted", "✗", "that do not hold", "that does not hold"),
     Says.EQUIVALENT: Look("equivalent", "=", "equivalent"),
     Says.UNDECIDED: Look("undecided", "?", "undecided"),
 }
@@ -208,8 +212,8 @@ def _html(block: Block) -> str:
             )
         case Counts(sentence, counts):
             tiles = "".join(
-                f'<li class="{name}"><b>{n} <i aria-hidden="true">{sign}</i></b>{esc(words)}</li>'
-                for (name, sign, words), n in counts
+                f'<li class="{kind.name}"><b>{n} <i aria-hidden="true">{kind.sign}</i></b>{esc(kind.words(n))}</li>'
+                for kind, n in counts
             )
             bar = "".join(f'<i class="{kind.name}" style="flex:{n}"></i>' for kind, n in counts)
             return (
@@ -235,8 +239,8 @@ def _html_cell(cell: Cell) -> str:
     def one(inline: Inline) -> str:
         match inline:
             case Badge(says):
-                name, sign, _ = look(says)
-                return f'<span class="badge {name}"><i aria-hidden="true">{sign}</i>{_esc(says)}</span>'
+                shown = look(says)
+                return f'<span class="badge {shown.name}"><i aria-hidden="true">{shown.sign}</i>{_esc(says)}</span>'
             case Ref(text, to):
                 return f'<a href="{_esc(to)}">{_esc(text)}</a>'
             case Small(text):

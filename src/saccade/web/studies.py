@@ -315,7 +315,7 @@ def counts(said: Sequence[str]) -> list[Flat]:
     """How many verdicts say what, in the order of the reports; words that no verdict has are passed over."""
     looks = [writers.LOOKS[Says(s)] for s in said if s in set(Says)]
     return [
-        {"look": one.name, "sign": one.sign, "counted": one.counted, "n": looks.count(one)}
+        {"look": one.name, "sign": one.sign, "counted": one.words(looks.count(one)), "n": looks.count(one)}
         for one in writers.LOOKS.values()
         if one in looks
     ]
