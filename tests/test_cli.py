@@ -66,6 +66,14 @@ def test_a_second_call_trains_nothing(lab):
     assert all(name in told["report"] for name in ("md", "html", "csv"))
 
 
+@pytest.mark.slow
+@pytest.mark.xdist_group("lab")
+def test_a_claim_asks_for_its_arms_alone_and_all_claims_are_reported(lab):
+    told = json.loads(saccade(*SMOKE, "--claims", "D-F10-cnn", "--lab", lab, "--json", "--set", *DRAWN).stdout)
+    assert told["trained"] == 0 and told["runs"] == 4  # the CNN's, which the lab has
+    assert len(told["verdicts"]) == 19 and not told["missing"]
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -78,6 +86,9 @@ def test_a_second_call_trains_nothing(lab):
             "images of digits_on_backgrounds must be a whole number",
         ),
         (["run", "digits_on_backgrounds", "--set", "heads"], "--set takes name=value"),
+        (["run", "digits_on_backgrounds", "--claims", "D-H9"], 'no claim "D-H9"; did you mean D-H'),
+        (["run", "digits_on_backgrounds", "--claims", "D-L1"], "claim D-L1 takes --scale large"),
+        (["run", "digits_on_backgrounds", "--until", "decided", "--claims", "D-H1"], "leave --claims out"),
         (["run", "digits_on_backgrounds", "--only", "RNN"], 'no arm of digits_on_backgrounds matches "RNN"'),
         (["run", "digits_on_backgrounds", "--device", "gpu"], 'no device "gpu"'),
         (["run", "digits_on_backgrounds", "--jobs", "0"], "--jobs must be at least 1"),

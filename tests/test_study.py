@@ -290,7 +290,7 @@ def test_a_claim_without_rows_says_which_arms_have_runs_to_do():
     gaps = tuple({"arm": arm, "seed": s, "why": "not run yet"} for arm in ("b", "c") for s in range(3))
     (verdict,) = judge(study, Table(rows, gaps), "large")
     assert verdict.reason is Reason.TOO_FEW_SEEDS
-    assert verdict.remark == "0 of 5; b: 3 runs to do; saccade run test --scale large"
+    assert verdict.remark == f"0 of 5; b: 3 runs to do; saccade run test --scale large --claims {verdict.claim}"
     (verdict,) = judge(study, Table(rows), "large")
     assert "not part of this scale: b" in verdict.remark
 
@@ -303,4 +303,4 @@ def test_an_arm_that_lacks_runs_under_one_condition_is_named_too():
     rows = tuple({"metric": "accuracy", "value": 0.5 + 0.01 * s, "arm": "a", "seed": s, "noise": 0.0} for s in range(5))
     gaps = tuple({"arm": "a", "seed": s, "why": "not run yet", "noise": 0.1} for s in range(5))
     (verdict,) = judge(study, Table(rows, gaps), "large")
-    assert verdict.remark == "0 of 5; a: 5 runs to do; saccade run test --scale large"
+    assert verdict.remark == f"0 of 5; a: 5 runs to do; saccade run test --scale large --claims {verdict.claim}"

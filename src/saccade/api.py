@@ -202,12 +202,15 @@ def run(
     jobs: int | None = None,
     quiet: bool = False,
     seeds: int | None = None,
+    claims: Sequence[str] = (),
     also: str | Callable[..., nn.Module] | Sequence[str | Callable[..., nn.Module]] = (),
     like: str = "",
     recipe: Mapping[str, Any] | None = None,
     **choices: Any,
 ) -> pipeline.Session:
     """The same as `saccade run`; the session it returns has .table() and .verdicts().
+
+    `claims`, such as ["D-H1"], trains only the arms that they ask for; every claim is judged from what the lab has.
 
     `also` names models of one's own that join as arms, trained like the arm `like`: also="net.py:net". `recipe` changes
     every arm's, as in recipe={"lr": 0.01}; such a study is not the planned one.
@@ -217,7 +220,7 @@ def run(
     opened = pipeline.open_session(study, scale, lab, choices, seeds=seeds, also=joined, like=like, recipe=recipe)
     plugins = (*registry.imported(), *(one for one in joined if one.rpartition(":")[0].endswith(".py")))
     how = pipeline.How(device=device, jobs=jobs, quiet=quiet, plugins=plugins)
-    planned = pipeline.plan_work(opened.lab, opened.tasks, how, terminal.printer(quiet))
+    planned = pipeline.plan_work(opened.lab, pipeline.for_claims(opened, claims), how, terminal.printer(quiet))
     pipeline.run(opened, planned, how)
     pipeline.write(opened)
     return opened

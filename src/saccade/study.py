@@ -347,7 +347,7 @@ def _examine(study: Study, claim: Claim, results: Results, scale: str) -> _Found
     if claim.needs and SCALES.index(scale) < SCALES.index(claim.needs):
         remark = f"takes scale {claim.needs}: saccade run {study.name} --scale {claim.needs}"
         return _Found(claim, None, reason=Reason.OUT_OF_REACH, remark=remark)
-    again = f"saccade run {study.name} --scale {scale}"
+    again = f"saccade run {study.name} --scale {scale} --claims {claim.id}"
     try:
         evidence = claim.evidence(results.whole)
     except stats.TooFewSeeds as few:
@@ -377,12 +377,17 @@ def _examine(study: Study, claim: Claim, results: Results, scale: str) -> _Found
     return _Found(claim, evidence, met, by_budget)
 
 
-def _lacking(claim: Claim, table: Table) -> str:
-    """The arms that the claim asks for and that have runs to do, as in `ViT with dropout: 8 runs to do`."""
+def arms_asked(claim: Claim, table: Table) -> set[str]:
+    """The arms that a claim asks for, whether they have rows or not."""
     asked = Asked(table.rows, table.gaps, table.faults)
     with contextlib.suppress(SaccadeError):
         claim.evidence(asked)
-    arms = asked.asked | {str(r.where["arm"]) for r in claim.requires if isinstance(r, Learned) and "arm" in r.where}
+    return asked.asked | {str(r.where["arm"]) for r in claim.requires if isinstance(r, Learned) and "arm" in r.where}
+
+
+def _lacking(claim: Claim, table: Table) -> str:
+    """The arms that the claim asks for and that have runs to do, as in `ViT with dropout: 8 runs to do`."""
+    arms = arms_asked(claim, table)
     todo = Counter(str(g.get("arm")) for g in table.gaps)
     seeds = Counter(arm for arm, _ in {(r.get("arm"), r.get("seed")) for r in table})
     short = sorted(arm for arm in arms if seeds[arm] < MIN_PAIRS)
@@ -391,7 +396,8 @@ def _lacking(claim: Claim, table: Table) -> str:
     words = [f"{arm}: {todo[arm]} run{'s' * (todo[arm] != 1)} to do" for arm in waiting]
     if len(words) > NAMED:
         rest = sum(todo[arm] for arm in waiting[NAMED:])
-        words = [*words[:NAMED], f"{len(words) - NAMED} more arms: {rest} runs to do"]
+        more = f"{len(words) - NAMED} more arm{'s' * (len(words) - NAMED != 1)}"
+        words = [*words[:NAMED], f"{more}: {rest} run{'s' * (rest != 1)} to do"]
     absent = [arm for arm in short if not todo[arm] and not seeds[arm]]
     if words or not absent:  # an arm that a scale leaves out, such as one of more widths, is then not what is missing
         return ", ".join(words)

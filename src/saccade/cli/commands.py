@@ -233,6 +233,10 @@ def run(
     scale: ScaleName = "small",
     set: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE ...", help="open choices (saccade show STUDY)")] = (),
     only: Annotated[str, arg(metavar="GLOB", help="only arms whose name matches, e.g. 'CNN*'")] = "",
+    claims: Annotated[
+        tuple[str, ...],
+        arg(metavar="ID ...", help="train only the arms that these claims ask for; the report is of all claims"),
+    ] = (),
     recipe: RecipeSet = (),
     also: Also = (),
     like: Like = "",
@@ -269,6 +273,8 @@ def run(
         registry.load_plugin(file)
     if until not in ("", "decided"):
         raise SaccadeError(f'--until takes "decided", not "{until}".')
+    if until and claims:
+        raise SaccadeError("--until decided adds seeds wherever claims lack them; leave --claims out.")
     opened = pipeline.open_session(
         study, scale, lab, settings(set), only, seed_count(seeds), also, like, settings(recipe)
     )
@@ -285,7 +291,8 @@ def run(
         on=where.parse(on, detach, terminal.ask),
     )
     with terminal.progress_bar("data") as progress:
-        planned = pipeline.plan_work(opened.lab, opened.tasks, how, terminal.printer(quiet), progress)
+        tasks = pipeline.for_claims(opened, claims)
+        planned = pipeline.plan_work(opened.lab, tasks, how, terminal.printer(quiet), progress)
     todo = planned.todo
     summary = {
         "study": opened.study.name,
@@ -323,7 +330,8 @@ def run(
         if json:
             out({**summary, "left running": True})
         return
-    missing = pipeline.shortfall(opened, spent=limit is not None)
+    asked = tasks if claims else opened.tasks  # those of `--until decided` are known by now
+    missing = pipeline.shortfall(opened, asked, spent=limit is not None)
     if not len(opened.table()):
         raise SystemExit(_nothing(opened, missing, summary, json))
     written = pipeline.write(opened)

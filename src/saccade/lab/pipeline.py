@@ -44,7 +44,7 @@ from saccade.spec import (
     suggest,
 )
 from saccade.stats import sequential
-from saccade.study import Results, Study, arms_of, judge, with_registration
+from saccade.study import Results, Study, arms_asked, arms_of, judge, with_registration
 
 Say = Callable[[str], None]
 FAULTS_SHOWN = 20  # measurements that are missing, each with its reason; gaps.csv has all of them
@@ -289,6 +289,23 @@ def _read_seeds(session: Session) -> Seeds:
 def _write_seeds(session: Session) -> None:
     if session.seeds != Seeds():
         write_atomic(session.home / "looks.json", seal({"fixed": session.seeds.fixed, "looks": session.seeds.looks}))
+
+
+def for_claims(session: Session, ids: Sequence[str]) -> tuple[Task, ...]:
+    """The tasks of the arms that these claims ask for; all of the session's when no claim is named."""
+    if not ids:
+        return session.tasks
+    known = {claim.id: claim for claim in session.study.claims}
+    arms: set[str] = set()
+    table = plan.table_of(session.lab, session.planned)
+    for id in ids:
+        if id not in known:
+            raise SaccadeError(suggest("claim", id, known))
+        claim = known[id]
+        if claim.needs and SCALES.index(session.scale) < SCALES.index(claim.needs):
+            raise SaccadeError(f"claim {id} takes --scale {claim.needs}; no arm of {session.scale} scale decides it.")
+        arms |= arms_asked(claim, table)
+    return tuple(t for t in session.tasks if t.run.is_fact or t.arm in arms)
 
 
 def fetch(tasks: Sequence[Task], say: Say, progress: sources.Progress = lambda done, total: None) -> None:
@@ -550,13 +567,14 @@ def check_rows(session: Session, table: Table) -> Table:
     return table
 
 
-def shortfall(session: Session, spent: bool = False) -> list[str]:
+def shortfall(session: Session, tasks: Sequence[Task], spent: bool = False) -> list[str]:
     """What was asked for and is not there: runs that failed or were refused, probes that failed. Not what diverged.
 
-    `spent`: a budget ended the work, so that runs without a result are no failure.
+    `tasks` are those that were to be done. `spent`: a budget ended the work, so that runs without a result are no
+    failure.
     """
     lines, named = [], terminal.labels(session.tasks)
-    for task in session.tasks:
+    for task in tasks:
         done = session.lab.done(plan.place_of(session.lab, task))
         if done is None and not spent:
             lines.append(f"{named[task.run.key]}: it was not done")
