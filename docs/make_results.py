@@ -27,6 +27,7 @@ from saccade.study import takes
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "RESULTS.md"
 REMARK = 200  # characters of the reason in the table; the report has all of it
+SHORTEST = 30  # a note of fewer would say nothing
 
 
 def page() -> str:
@@ -67,11 +68,15 @@ def studies(known: dict[str, Any]) -> Iterator[str]:
 
 def why_open(v: Verdict, study: str, scale: str) -> str:
     """The reason and what it would take, both whole; further notes as far as there is room."""
-    first, _, notes = v.remark.partition("; ")
+    first, *more = v.remark.split("; ")
     if v.reason in (Reason.NOT_LEARNED, Reason.STILL_MOVING, Reason.NOT_MEASURED) and "saccade run" not in v.remark:
-        first = "; ".join(filter(None, (first, takes(study, v.reason, scale))))  # older verdicts lack it
-    text = "; ".join(filter(None, (first, notes)))
-    return text if len(text) <= REMARK else text[: REMARK - 1].rstrip() + "…"
+        more = [takes(study, v.reason, scale), *more]  # older verdicts lack it
+    commands = [part for part in more if "saccade run" in part]
+    notes = "; ".join(part for part in more if part not in commands)
+    room = REMARK - len("; ".join([first, *commands, ""]))
+    if len(notes) > room:
+        notes = notes[: room - 1].rstrip() + "…" if room > SHORTEST else ""
+    return "; ".join(filter(None, (first, notes, *commands)))
 
 
 def claims(verdicts: readme.Verdicts, study: str, scale: str) -> Iterator[str]:
