@@ -109,8 +109,9 @@ DIFFERS = (
     ),
     Difference(
         "every run ends when its training error is unchanged over 5 epochs, 300 steps at least (20 and 400 at paper "
-        "scale), because training starts on a plateau, or after 300 epochs, 2000 steps at least (4800 on digits), the "
-        "same for all models of a comparison; the report's limits in time and steps are not given"
+        "scale), because training starts on a plateau, or after 300 epochs (600 of 8192 photographs), 2000 steps at "
+        "least (4800 on digits), the same for all models of a comparison; the report's limits in time and steps are "
+        "not given"
     ),
     Difference(
         "below paper scale ViTs take 128 images per step from 4096 points on, as all models do at paper scale; CNNs "
