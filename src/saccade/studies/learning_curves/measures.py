@@ -136,9 +136,12 @@ def crossing_text(table: Table, early: Arm, late: Arm, channels: int) -> str:
     )
 
 
+DEEP_P = 2048  # a size of the depth study at which no widths are swept
+
+
 def deep(table: Table, heads: int, depth: int) -> Arm:
     """An arm of the depth study, of the report's dimension or of the one that the scale could afford."""
-    dims = table.at(metric="accuracy", depth=3, heads=1, noise=0.0).values("dim")
+    dims = table.at(metric="accuracy", depth=3, p=DEEP_P, noise=0.0).values("dim")
     return vit(int(max(dims, default=128)), heads, depth)
 
 
