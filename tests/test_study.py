@@ -234,6 +234,15 @@ def test_a_limited_test_contradicts_but_does_not_reproduce():
     assert holds.remark.startswith("only half was tested")
 
 
+def test_a_contradiction_that_the_design_would_explain_is_none():
+    def excused(mean):
+        return lambda t: dataclasses.replace(fixed(mean)(t), excuse="fewer points")
+
+    holds, fails = judge(a_study(excused(9.0), excused(-9.0)), world(1.0), "small")
+    assert (holds.label, fails.label) == ("reproduced", "undecided, out of reach at this scale")
+    assert fails.remark.startswith("fewer points")
+
+
 def test_a_claim_may_need_a_larger_scale():
     needy = dataclasses.replace(a_study(fixed(1.0)).claims[0], needs="large")
     study = dataclasses.replace(a_study(), claims=(needy,))

@@ -327,6 +327,7 @@ class Evidence:
     note: str = ""
     parts: tuple[Evidence, ...] = ()
     limit: str = ""  # what this test leaves out, so that it can contradict the claim but not reproduce it
+    excuse: str = ""  # what would explain a contradiction by the test's own design, so that it is none
     each: tuple[tuple[int, float], ...] = ()
     null: float = 0.0
     margin: float | None = None

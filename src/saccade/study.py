@@ -455,8 +455,8 @@ def _verdict(study: Study, found: _Found, side: float | None, small: float | Non
     if side is not None and evidence is not None:
         if side < alpha:
             says = Says.REPRODUCED if evidence.p < evidence.p_against else Says.CONTRADICTED
-            if says is Says.REPRODUCED and evidence.limit:
-                says, reason, remark = Says.UNDECIDED, Reason.OUT_OF_REACH, evidence.limit
+            if why := evidence.limit if says is Says.REPRODUCED else evidence.excuse:
+                says, reason, remark = Says.UNDECIDED, Reason.OUT_OF_REACH, why
         elif small is not None and small < alpha:
             says, reason, remark = Says.EQUIVALENT, Reason.EFFECT_SMALL, f"within ± {_shown(claim.small)} of none"
         else:

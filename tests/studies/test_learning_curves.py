@@ -310,6 +310,8 @@ def test_thresholds_of_widths():
     late = Table(tuple(descent(0.0, {**dict.fromkeys(train, 0.5), 16: 0.0}, split="train")))
     assert verdict("L-F9-cifar-fit", late).says == "undecided"  # between 8 and 16: on both sides of the factor
     assert verdict("L-F8-mnist-fit", table).reason is Reason.TOO_FEW_SEEDS
+    early = verdict("L-F9-cifar-fit", Table(tuple(descent(0.0, dict.fromkeys(train, 0.0), split="train"))))
+    assert early.reason is Reason.OUT_OF_REACH and "perhaps fewer than the report's" in early.remark
 
 
 # -- maps
