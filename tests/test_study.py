@@ -288,6 +288,8 @@ def test_a_requirement_at_every_value_of_a_field_fails_at_the_first_that_fails()
     assert not failed.met and failed.reason is Reason.NOT_LEARNED and failed.found.startswith("A, p 128, split test")
     assert asked.check(Results(Table())).reason is Reason.NOT_MEASURED
     assert learned("A", 1.0, every="p", p=(64,)).check(Results(table(0.3))).met
+    begun = rows("accuracy", numbers(0.3, 2, 0.01), arm="A", split="test", p=256)
+    assert asked.check(Results(Table((*table(0.9).rows, *begun)))).met  # two seeds of five: no claim reads it yet
 
 
 def test_a_claim_without_rows_says_which_arms_have_runs_to_do():
