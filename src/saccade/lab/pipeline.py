@@ -10,8 +10,7 @@ import platform
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,8 @@ from typing import Any
 from saccade import registry
 from saccade.cli import terminal
 from saccade.data.fetch import sources
-from saccade.lab import identity, index, joined, plan, registration, where
+from saccade.lab import identity, index, joined, plan, registration, wall, where
 from saccade.lab.joined import Joined
-from saccade.lab.shapes import is_number
 from saccade.lab.store import Lab, seal, unseal, write_atomic
 from saccade.lab.table import Table, join
 from saccade.report import document
@@ -409,7 +407,7 @@ def run(session: Session, planned: Planned, how: How) -> bool:
     _write_seeds(session)
     if not planned.todo.todo:
         return True
-    with _wall_time(session, len(planned.places)):
+    with wall.measured(session.folder, len(planned.places)):
         return perform(session.lab, planned, how)
 
 
@@ -456,41 +454,9 @@ def register(session: Session) -> dict[str, str]:
     return registration.review(session.study, session.home, table, finished)
 
 
-@contextmanager
-def _wall_time(session: Session, jobs: int) -> Iterator[None]:
-    began = time.monotonic()
-    try:
-        yield
-    finally:
-        past = _wall(session.folder)
-        seconds = past.get("seconds", 0.0) + time.monotonic() - began
-        kept = {"seconds": seconds, "jobs": jobs, "sittings": past.get("sittings", 0) + 1}
-        write_atomic(session.folder / "wall.json", seal(kept))
-
-
-def _wall(folder: Path) -> dict[str, Any]:
-    path = folder / "wall.json"
-    try:
-        kept = unseal(path) if path.exists() else {}
-    except DamagedFile:
-        return {}
-    return kept if all(map(is_number, kept.values())) else {}
-
-
-def _wall_of_all(session: Session) -> dict[str, Any]:
-    """Of the study's own sittings and, for a whole study, of those that did a part of it (`--only`)."""
-    parts = [] if session.only else sorted(session.folder.parent.glob(f"{session.folder.name}-only-*"))
-    kept = [wall for wall in map(_wall, (session.folder, *parts)) if wall]
-    return {
-        "seconds": sum(w["seconds"] for w in kept),
-        "jobs": max((w["jobs"] for w in kept), default=0),
-        "sittings": sum(w["sittings"] for w in kept),
-    }
-
-
 def facts(session: Session, table: Table | None = None) -> dict[str, Any]:
     """Environment, time and counts for the report; `table` are the session's rows where they have been read."""
-    lab, wall = session.lab, _wall_of_all(session)
+    lab, lasted = session.lab, wall.of_study(session.folder, parts=not session.only)
     trained = [t for t in session.tasks if not t.run.is_fact]
     done = [d for d in (lab.done(t.run.key) for t in trained) if d is not None]
     described = [lab.described(t.run.key) for t in trained if lab.done(t.run.key) is not None]
@@ -506,9 +472,9 @@ def facts(session: Session, table: Table | None = None) -> dict[str, Any]:
         "seeds": len({t.run.seed for t in trained}),
         "images seen": sorted({t.run.recipe.images for t in trained}),
         "training core seconds": round(sum(d["seconds"] for d in done), 1),
-        "wall seconds": round(wall["seconds"], 1),
-        "jobs": wall["jobs"],
-        "sittings": wall["sittings"],
+        "wall seconds": round(lasted["seconds"], 1),
+        "jobs": lasted["jobs"],
+        "sittings": lasted["sittings"],
         "data": {name: _data_fact(name) for name in sets},
         "procedural": any(name.startswith("procedural") for name in sets),
         "environments": environments,

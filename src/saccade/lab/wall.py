@@ -1,0 +1,46 @@
+"""How long the sittings of a study took by the clock, kept beside its report."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from saccade.lab.shapes import is_number
+from saccade.lab.store import seal, unseal, write_atomic
+from saccade.spec import DamagedFile
+
+
+@contextmanager
+def measured(folder: Path, jobs: int) -> Iterator[None]:
+    """Adds what happens inside to the folder's time, also when it is interrupted."""
+    began = time.monotonic()
+    try:
+        yield
+    finally:
+        past = _kept(folder)
+        seconds = past.get("seconds", 0.0) + time.monotonic() - began
+        kept = {"seconds": seconds, "jobs": jobs, "sittings": past.get("sittings", 0) + 1}
+        write_atomic(folder / "wall.json", seal(kept))
+
+
+def _kept(folder: Path) -> dict[str, Any]:
+    path = folder / "wall.json"
+    try:
+        kept = unseal(path) if path.exists() else {}
+    except DamagedFile:
+        return {}
+    return kept if all(map(is_number, kept.values())) else {}
+
+
+def of_study(folder: Path, parts: bool) -> dict[str, Any]:
+    """Of the study's own sittings and, with `parts`, of those that did a part of it (`--only`)."""
+    others = sorted(folder.parent.glob(f"{folder.name}-only-*")) if parts else []
+    kept = [one for one in map(_kept, (folder, *others)) if one]
+    return {
+        "seconds": sum(w["seconds"] for w in kept),
+        "jobs": max((w["jobs"] for w in kept), default=0),
+        "sittings": sum(w["sittings"] for w in kept),
+    }
