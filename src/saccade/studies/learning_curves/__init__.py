@@ -142,7 +142,7 @@ STUDY = Study(
     costs=Settings(
         smoke="under a minute",
         small="at most 15 minutes on two cores",
-        large="about four and a half hours on two cores",
+        large="about five hours on two cores",
         paper="days on two cores",
     ),
 )
