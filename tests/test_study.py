@@ -289,7 +289,10 @@ def test_a_requirement_at_every_value_of_a_field_fails_at_the_first_that_fails()
     assert asked.check(Results(Table())).reason is Reason.NOT_MEASURED
     assert learned("A", 1.0, every="p", p=(64,)).check(Results(table(0.3))).met
     begun = rows("accuracy", numbers(0.3, 2, 0.01), arm="A", split="test", p=256)
-    assert asked.check(Results(Table((*table(0.9).rows, *begun)))).met  # two seeds of five: no claim reads it yet
+    assert asked.check(Results(Table((*table(0.9).rows, *begun)))).met  # a claim on it would have too few seeds
+    fewer = rows("accuracy", numbers(0.3, 5, 0.01), arm="A", split="test", p=256)
+    more = rows("accuracy", numbers(0.9, 8, 0.01), arm="A", split="test", p=512)
+    assert not asked.check(Results(Table((*more, *fewer)))).met  # enough for a verdict, so it counts
 
 
 def test_a_claim_without_rows_says_which_arms_have_runs_to_do():

@@ -111,8 +111,8 @@ class Learned:
         if self.every:
             rows = results.whole.at(metric=self.metric, **self.where)
             seeds = {v: len(rows.at(**{self.every: v}).values("seed")) for v in rows.values(self.every)}
-            # What some seeds have not finished is not read by the claim either (as in `learning_together`).
-            values = [v for v, n in seeds.items() if n == max(seeds.values())]
+            # A claim that read a value with too few seeds would have too few itself, and no verdict.
+            values = [v for v, n in seeds.items() if n >= MIN_PAIRS] or list(seeds)
             if not values:
                 return self._nothing
             each = [replace(self, where=Settings(self.where, **{self.every: v}), every="") for v in values]
