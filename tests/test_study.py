@@ -73,6 +73,14 @@ def test_clear_effects_are_decided_both_ways_and_unclear_ones_need_seeds():
     assert judge(study, world(1.0), "small")[2].remark.startswith("about ")
 
 
+def test_an_effect_that_no_number_of_seeds_would_show_is_not_blamed_on_them():
+    """Two parts on opposite sides: the claim's test is nowhere near either verdict."""
+    study = a_study(lambda table: stats.all_of(fixed(0.2)(table), fixed(-0.01)(table)))
+    (verdict,) = judge(study, world(1.0), "small")
+    assert verdict.reason is Reason.NO_EFFECT and verdict.wants_runs
+    assert verdict.remark == "10 seeds point to neither side"
+
+
 def test_a_claim_that_may_come_out_either_way_is_tested_on_both_sides():
     for mean in (0.05, -0.05):
         (verdict,) = judge(a_study(fixed(mean)), world(1.0), "small")
@@ -303,10 +311,10 @@ def test_a_claim_without_rows_says_which_arms_have_runs_to_do():
     rows = tuple({"metric": "accuracy", "value": 0.5 + 0.01 * s, "arm": "a", "seed": s} for s in range(5))
     gaps = tuple({"arm": arm, "seed": s, "why": "not run yet"} for arm in ("b", "c") for s in range(3))
     (verdict,) = judge(study, Table(rows, gaps), "large")
-    assert verdict.reason is Reason.TOO_FEW_SEEDS
+    assert verdict.reason is Reason.NOT_RUN and verdict.wants_runs
     assert verdict.remark == f"0 of 5; b: 3 runs to do; saccade run test --scale large --claims {verdict.claim}"
-    (verdict,) = judge(study, Table(rows), "large")
-    assert "not part of this scale: b" in verdict.remark
+    (verdict,) = judge(study, Table(rows), "large")  # nothing of it is planned, so nothing waits for its turn
+    assert verdict.reason is Reason.TOO_FEW_SEEDS and "not part of this scale: b" in verdict.remark
 
 
 def test_an_arm_that_lacks_runs_under_one_condition_is_named_too():

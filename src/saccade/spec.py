@@ -53,7 +53,9 @@ class Reason(StrEnum):
     NOT_LEARNED = "not learned"
     STILL_MOVING = "still moving"
     NOT_IN_USE = "not in use"
+    NOT_RUN = "not run yet"
     TOO_FEW_SEEDS = "too few seeds"
+    NO_EFFECT = "no effect seen"
     EFFECT_SMALL = "effect small"
     OUT_OF_REACH = "out of reach at this scale"
     NOT_MEASURED = "not measured"
@@ -371,6 +373,11 @@ class Verdict:
     @property
     def decided(self) -> bool:
         return self.says is not Says.UNDECIDED
+
+    @property
+    def wants_runs(self) -> bool:
+        """Whether more runs of the same kind may decide it; the remark then begins with how many there are."""
+        return not self.decided and self.reason in (Reason.NOT_RUN, Reason.TOO_FEW_SEEDS, Reason.NO_EFFECT)
 
 
 @dataclass(frozen=True)

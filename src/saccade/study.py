@@ -354,8 +354,8 @@ def _examine(study: Study, claim: Claim, results: Results, scale: str) -> _Found
     try:
         evidence = claim.evidence(results.whole)
     except stats.TooFewSeeds as few:
-        parts = (f"{few.have} of {MIN_PAIRS}", _lacking(claim, results.whole), again)
-        return _Found(claim, None, reason=Reason.TOO_FEW_SEEDS, remark="; ".join(filter(None, parts)))
+        reason, remark = _too_few(claim, results.whole, few.have, again)
+        return _Found(claim, None, reason=reason, remark=remark)
     except SaccadeError as error:  # rows that do not fit the question, such as those of an older design
         return _Found(claim, None, reason=Reason.NOT_MEASURED, remark=f"{str(error).rstrip('.')}; {again}")
     if evidence.estimate.method == "exact":
@@ -370,9 +370,7 @@ def _examine(study: Study, claim: Claim, results: Results, scale: str) -> _Found
     if claim.trained:
         met = (*met, _settled(results, by_budget))
     if evidence.estimate.n < MIN_PAIRS:
-        parts = (f"{evidence.estimate.n} of {MIN_PAIRS}", _lacking(claim, results.whole), again)
-        remark = "; ".join(filter(None, parts))
-        return _Found(claim, evidence, met, by_budget, Reason.TOO_FEW_SEEDS, remark)
+        return _Found(claim, evidence, met, by_budget, *_too_few(claim, results.whole, evidence.estimate.n, again))
     failed = next((m for m in met if not m.met), None)
     if failed is not None:
         remark = f"{failed.found}; {takes(study.name, failed.reason, scale)}"
@@ -386,6 +384,14 @@ def arms_asked(claim: Claim, table: Table) -> set[str]:
     with contextlib.suppress(SaccadeError):
         claim.evidence(asked)
     return asked.asked | {str(r.where["arm"]) for r in claim.requires if isinstance(r, Learned) and "arm" in r.where}
+
+
+def _too_few(claim: Claim, table: Table, have: int, again: str) -> tuple[Reason, str]:
+    """Why there are fewer seeds than a verdict needs: planned runs are still to do, or none are planned."""
+    lacking = _lacking(claim, table)
+    todo = {g.get("arm") for g in table.gaps}
+    reason = Reason.NOT_RUN if todo & arms_asked(claim, table) else Reason.TOO_FEW_SEEDS
+    return reason, "; ".join(filter(None, (f"{have} of {MIN_PAIRS}", lacking, again)))
 
 
 def _lacking(claim: Claim, table: Table) -> str:
@@ -463,7 +469,7 @@ def _verdict(study: Study, found: _Found, side: float | None, small: float | Non
         elif small is not None and small < alpha:
             says, reason, remark = Says.EQUIVALENT, Reason.EFFECT_SMALL, f"within ± {_shown(claim.small)} of none"
         else:
-            reason, remark = Reason.TOO_FEW_SEEDS, _more_seeds(claim, evidence, side, small, alpha)
+            reason, remark = _more_seeds(claim, evidence, side, small, alpha)
     note = evidence.note if evidence else ""
     return Verdict(
         claim=claim.id,
@@ -487,7 +493,7 @@ def _own_words(says: Says) -> Says:
     return {Says.REPRODUCED: Says.HOLDS, Says.CONTRADICTED: Says.DOES_NOT_HOLD}.get(says, says)
 
 
-def _more_seeds(claim: Claim, evidence: Evidence, side: float, small: float | None, alpha: float) -> str:
+def _more_seeds(claim: Claim, evidence: Evidence, side: float, small: float | None, alpha: float) -> tuple[Reason, str]:
     """How many seeds would settle it if what is seen is real: the effect, or that it is small.
 
     At the level that Holm asked of this claim, which is `alpha` divided by how much its p was raised (`side`, `small`).
@@ -502,10 +508,11 @@ def _more_seeds(claim: Claim, evidence: Evidence, side: float, small: float | No
         # a one-sided test, where `seeds_needed` asks for the level of a two-sided one
         few = stats.seeds_needed(apart, alpha=min(1.0, 2 * alpha * close / small))
         if few is not None and (need is None or few < need):
-            return f"about {max(few, n + 1)} needed to show that the difference is small, {n} run"
+            words = f"about {max(few, n + 1)} needed to show that the difference is small, {n} run"
+            return Reason.TOO_FEW_SEEDS, words
     if need is None:
-        return f"no effect to be seen in {n} seeds, which more of them would not change"
-    return f"about {max(need, n + 1)} needed, {n} run{way}"
+        return Reason.NO_EFFECT, f"{n} seeds point to neither side"
+    return Reason.TOO_FEW_SEEDS, f"about {max(need, n + 1)} needed, {n} run{way}"
 
 
 def arms_of(claim: Claim, table: Table) -> set[str]:

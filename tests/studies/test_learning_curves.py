@@ -282,6 +282,13 @@ def test_a_falling_curve_is_no_double_descent():
     assert verdict("L-F9-dd", falling).evidence.p > 0.5
 
 
+def test_a_run_that_never_learned_is_named_beside_the_peak_that_it_may_make():
+    table = Table(tuple(descent(0.2, UP) + FITS))
+    assert "never learned" not in verdict("L-F9-dd", table).remark
+    dead = next(r for r in descent(0.2, {4: 0.9}, "train") if r["seed"] == 3)
+    assert "never learned, and counted: CNN(4) seed 3" in verdict("L-F9-dd", Table((*table, dead))).remark
+
+
 def test_a_peak_below_which_nothing_interpolates_is_not_judged():
     table = Table(tuple(descent(0.2, UP) + descent(0.2, {16: 0.3}, "train")))
     assert verdict("L-F9-dd", table).reason is Reason.NOT_LEARNED

@@ -30,7 +30,6 @@ from saccade.spec import (
     SCALES,
     DamagedFile,
     Outcome,
-    Reason,
     Run,
     SaccadeError,
     Scale,
@@ -426,7 +425,7 @@ def run_until_decided(session: Session, how: How, say: Say) -> Session:
         if not run(session, planned, replace(how, seconds=left)):
             return session
         table = plan.table_of(session.lab, session.planned)
-        still = [v.claim for v in session.verdicts() if v.reason is Reason.TOO_FEW_SEEDS and not v.decided]
+        still = [v.claim for v in session.verdicts() if v.wants_runs]
         arms = tuple(sorted({a for c in session.study.claims if c.id in still for a in arms_of(c, table)}))
         say(f"  open for lack of seeds: {', '.join(still) or 'no claim'}")
         if not arms:
@@ -440,8 +439,7 @@ def still_open(session: Session, how: How) -> list[str]:
     lines = []
     if planned.todo.todo:
         lines.append(f"{len(planned.todo.todo)} runs are left, about {terminal.duration(planned.seconds)}")
-    few = [v for v in session.verdicts() if v.reason is Reason.TOO_FEW_SEEDS and not v.decided]
-    lines += [f"{v.claim}: too few seeds, {v.remark}" for v in few]
+    lines += [f"{v.claim}: {v.reason}, {v.remark}" for v in session.verdicts() if v.wants_runs]
     return lines
 
 

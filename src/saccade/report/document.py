@@ -41,7 +41,7 @@ from saccade.report.writers import (
     Terms,
     Text,
 )
-from saccade.spec import Evidence, Reason, SaccadeError, Settings, Verdict, suggest
+from saccade.spec import Evidence, SaccadeError, Settings, Verdict, suggest
 from saccade.stats import ALPHA
 from saccade.study import MIN_PAIRS, SETTLED, Choice, Figure, Study
 
@@ -159,7 +159,7 @@ def terminal(verdicts: Iterable[Verdict]) -> list[tuple[str, ...]]:
     rows = []
     for v in verdicts:
         # For want of seeds the remark begins with their number; for other reasons the word is enough on a terminal.
-        more = f": {re.split(r'; | [(]', v.remark)[0]}" if v.reason is Reason.TOO_FEW_SEEDS and not v.decided else ""
+        more = f": {re.split(r'; | [(]', v.remark)[0]}" if v.wants_runs else ""
         says = f"{writers.look(v.says).sign} {_short(v.label + more, REASON_WIDTH)}"
         rows.append((v.claim, _short(v.paper, PAPER_WIDTH) or "–", ours(v.evidence), says))
     return [("claim", "paper found", "ours", "verdict"), *rows]
@@ -229,13 +229,15 @@ def content(
     facts: Mapping[str, Any],
     beside: Sequence[Beside] = (),
 ) -> Iterator[Block]:
+    counts = Counts(summary(verdicts), _counted(verdicts))
     if study.headline:
         yield Section("What this study says")
-        yield Text((summary(verdicts),))
+        yield counts
         told = [(v.label, *in_words(v)) for v in what_it_says(study.headline, verdicts)]
         yield Items(tuple((Badge(label), f" {said} ", Small(tested)) for label, said, tested in told))
     yield Section("Verdicts")
-    yield Counts(summary(verdicts), _counted(verdicts))
+    if not study.headline:
+        yield counts
     yield Text((READING,))
     yield Grid(
         "Every planned claim. Ours: estimate with 95 % interval and number of seeds n.",

@@ -162,6 +162,7 @@ def sweep(table: Table, arms: Sequence[Arm], channels: int, noise: float, split:
     return {dial: series for dial, series in found.items() if series}
 
 
+STUCK = 0.88  # training error of a run at chance among ten classes, with a little room
 RECOMMENDED_P = 4096  # training points of the double-descent figures, where the report gives none
 
 
@@ -207,7 +208,15 @@ def peak(table: Table, arms: Sequence[Arm], channels: int, noise: float, note: s
     x, seeds, (rows,) = curves.together(sweep(table, arms, channels, noise))
     if len(seeds) < 3 or len(x) < 3:
         raise TooFewSeeds(len(seeds) if len(x) >= 3 else 0)
-    return curves.peaked(x, rows, note=note)
+    return curves.peaked(x, rows, note="; ".join(filter(None, (note, stuck(table, arms, channels, noise)))))
+
+
+def stuck(table: Table, arms: Sequence[Arm], channels: int, noise: float) -> str:
+    """Runs of a sweep that never left chance on their own training images. They count, and may make a peak."""
+    names = {arm.dial: arm.name for arm in arms}
+    fits = sweep(table, arms, channels, noise, "train")
+    found = [f"{names[dial]} seed {seed}" for dial, errors in fits.items() for seed, e in errors.items() if e > STUCK]
+    return f"never learned, and counted: {', '.join(found)}" if found else ""
 
 
 # -- maps
