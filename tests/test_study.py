@@ -127,6 +127,26 @@ def test_holm_makes_many_claims_stricter():
     assert needed > 10  # more than the ten in hand, or the remark would be of no use
 
 
+def test_a_verdict_does_not_depend_on_which_runs_of_other_claims_are_in():
+    """Claims that wait for runs count as those do whose runs show nothing."""
+
+    def waiting(table):
+        return stats.greater(table.series("accuracy", arm="b"), table.series("accuracy", arm="c"))
+
+    def p_adjusted(*others, gaps=()):
+        rows = world(1.0)
+        return judge(
+            a_study(fixed(0.1, 10, 0.1, 3), *others),
+            dataclasses.replace(rows, whole=Table(rows.whole.rows, gaps)),
+            "small",
+        )[0].p_adjusted
+
+    gaps = tuple({"arm": "b", "seed": s, "why": "not run yet"} for s in range(5))
+    unclear = [fixed(0.0, seed=100 + i) for i in range(3)]
+    assert p_adjusted(*unclear) == p_adjusted(*[waiting] * 3, gaps=gaps) == 4 * p_adjusted()
+    assert p_adjusted(*[waiting] * 3) == p_adjusted()  # none of their runs is planned
+
+
 def test_seeds_that_would_show_a_difference_to_be_small_are_named_where_they_are_fewer():
     def verdict(n):
         a = {i: 0.01 + 0.1 * (-1) ** i for i in range(n)}

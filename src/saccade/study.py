@@ -322,11 +322,18 @@ class _Found:
     def testable(self) -> bool:
         return self.evidence is not None and self.reason is None
 
+    @property
+    def planned(self) -> bool:
+        """Whether the runs that were planned can test it, now or when all are in."""
+        nothing = self.evidence is None and self.reason is Reason.TOO_FEW_SEEDS  # none of its runs is planned
+        return self.reason is not Reason.OUT_OF_REACH and not nothing
+
 
 def judge(study: Study, results: Results | Table, scale: str, *, alpha: float = ALPHA) -> tuple[Verdict, ...]:
-    """A verdict for every planned claim, Holm-corrected over those that could be tested.
+    """A verdict for every claim, Holm-corrected over all that are planned, whether their runs are in or not.
 
-    Requirements come first: a claim that fails one is undecided whatever its p, and is no part of the correction.
+    So a verdict is not lost when runs of other claims come in. Requirements come first: a claim that fails one is
+    undecided whatever its p.
     """
     if isinstance(results, Table):
         results = Results(results)
@@ -338,7 +345,8 @@ def judge(study: Study, results: Results | Table, scale: str, *, alpha: float = 
         for i, f in enumerate(found)
         if f.testable and f.evidence and f.claim.small and (p := stats.small(f.evidence, f.claim.small)) is not None
     }
-    adjusted = stats.holm([*sides.values(), *smalls.values()])
+    others = sum(f.planned and not f.testable for f in found)
+    adjusted = stats.holm([*sides.values(), *smalls.values()], of=[*sides, *smalls], others=others)
     side_p = dict(zip(sides, adjusted, strict=False))
     small_p = dict(zip(smalls, adjusted[len(sides) :], strict=True))
     return tuple(_verdict(study, f, side_p.get(i), small_p.get(i), alpha) for i, f in enumerate(found))

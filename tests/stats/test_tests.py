@@ -385,6 +385,32 @@ def test_holm_family_wise_error_under_the_complete_null():
     assert rate(any_claim(values) for values in draws(8, 1000, 8, 5)) <= 0.06
 
 
+def test_holm_counts_a_claim_once_and_those_that_are_still_to_be_tested():
+    ps = [0.01, 0.2, 0.02]
+    assert stats.holm(ps, of="aab") == pytest.approx([0.02, 0.2, 0.04])  # two claims, until one is left
+    assert stats.holm(ps, of="abc") == stats.holm(ps)
+    assert stats.holm(ps, others=2) == pytest.approx([0.05, 0.6, 0.08])
+    assert stats.holm([0.0, 0.01], others=3) == pytest.approx([0.0, 0.04])
+
+
+@pytest.mark.parametrize("margin", [0.1, 0.5, 1.0, 2.0])
+def test_family_wise_error_of_claims_with_three_answers(margin):
+    """Half of the claims have no effect, half one that is just not small: neither may come out as the other."""
+
+    def any_error(values):
+        truths = [0.0, margin] * 2
+        found = [stats.above(series([x + mean for x in v]), 0) for v, mean in zip(values, truths, strict=True)]
+        sides = [min(1, 2 * min(e.p, e.p_against)) for e in found]
+        adjusted = stats.holm([*sides, *(stats.small(e, margin) for e in found)], of=[*range(4), *range(4)])
+        wrong = [
+            (adjusted[i] < 0.05 and (not mean or e.p_against < e.p)) or (mean and adjusted[4 + i] < 0.05)
+            for i, (e, mean) in enumerate(zip(found, truths, strict=True))
+        ]
+        return any(wrong)
+
+    assert rate(any_error(values) for values in draws(9, 1000, 4, 8)) <= 0.06
+
+
 SIZES = [250, 500, 1000, 2000, 4000, 8000]
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -236,14 +237,22 @@ def exact(value: float, holds: bool, note: str = "", *, unit: str = "count") -> 
     return Evidence(Estimate(value, value, value, 0, "exact"), p, 1 - p, "exact", unit, None, note)
 
 
-def holm(ps: Sequence[float]) -> list[float]:
-    """Adjusted p-values after Holm 1979, in the order given."""
+def holm(ps: Sequence[float], *, of: Sequence[Hashable] | None = None, others: int = 0) -> list[float]:
+    """Adjusted p-values after Holm 1979, in the order given.
+
+    `of` names the claim that each p belongs to. The null hypotheses of one claim must exclude each other, as "no
+    difference" and "no small difference" do: then at most one of them is true, and a claim counts once, however many it
+    has (Shaffer 1986). `others` counts claims of the family that are not tested yet.
+    """
     if not all(0 <= p <= 1 for p in ps):
         raise ValueError(f"p-values must lie in [0, 1]: {list(ps)}")
+    names = range(len(ps)) if of is None else of
+    left = Counter(names)
     adjusted, largest = [0.0] * len(ps), 0.0
-    for rank, i in enumerate(sorted(range(len(ps)), key=ps.__getitem__)):
-        largest = max(largest, (len(ps) - rank) * ps[i])
+    for i in sorted(range(len(ps)), key=ps.__getitem__):
+        largest = max(largest, (len(+left) + others) * ps[i])
         adjusted[i] = min(1.0, largest)
+        left[names[i]] -= 1
     return adjusted
 
 
