@@ -128,23 +128,23 @@ def test_holm_makes_many_claims_stricter():
 
 
 def test_a_verdict_does_not_depend_on_which_runs_of_other_claims_are_in():
-    """Claims that wait for runs count as those do whose runs show nothing."""
+    """A claim counts while it waits for runs as it does when they show nothing; not when it can never be tested."""
 
     def waiting(table):
         return stats.greater(table.series("accuracy", arm="b"), table.series("accuracy", arm="c"))
 
-    def p_adjusted(*others, gaps=()):
-        rows = world(1.0)
-        return judge(
-            a_study(fixed(0.1, 10, 0.1, 3), *others),
-            dataclasses.replace(rows, whole=Table(rows.whole.rows, gaps)),
-            "small",
-        )[0].p_adjusted
+    def p_adjusted(*others, gaps=(), requires=TRAINED):
+        study, rows = a_study(fixed(0.1, 10, 0.1, 3), *others), world(1.0)
+        claims = (study.claims[0], *(dataclasses.replace(c, requires=requires) for c in study.claims[1:]))
+        results = dataclasses.replace(rows, whole=Table(rows.whole.rows, gaps))
+        return judge(dataclasses.replace(study, claims=claims), results, "small")[0].p_adjusted
 
-    gaps = tuple({"arm": "b", "seed": s, "why": "not run yet"} for s in range(5))
+    gaps, alone = tuple({"arm": "b", "seed": s, "why": "not run yet"} for s in range(5)), p_adjusted()
     unclear = [fixed(0.0, seed=100 + i) for i in range(3)]
-    assert p_adjusted(*unclear) == p_adjusted(*[waiting] * 3, gaps=gaps) == 4 * p_adjusted()
-    assert p_adjusted(*[waiting] * 3) == p_adjusted()  # none of their runs is planned
+    assert p_adjusted(*unclear) == p_adjusted(*[waiting] * 3, gaps=gaps) == 4 * alone
+    assert p_adjusted(*[waiting] * 3) == alone  # none of their runs is planned
+    blocked = {"requires": (learned("b", 0.95),)}
+    assert p_adjusted(*unclear, **blocked) == alone and p_adjusted(*unclear, gaps=gaps, **blocked) == 4 * alone
 
 
 def test_seeds_that_would_show_a_difference_to_be_small_are_named_where_they_are_fewer():
@@ -249,7 +249,7 @@ def test_a_small_effect_is_an_equivalence_and_is_said():
     study = dataclasses.replace(study, claims=claims)
     verdict = judge(study, world(0.01), "small")[0]
     assert (verdict.says, verdict.reason) == (Says.EQUIVALENT, Reason.EFFECT_SMALL)
-    assert verdict.p_adjusted == pytest.approx(2 * stats.small(verdict.evidence, 0.5))  # two tests of one claim
+    assert verdict.p_adjusted == pytest.approx(stats.small(verdict.evidence, 0.5))  # its two nulls exclude each other
     assert labels(study, world(1.0)) == ["reproduced"]
 
 

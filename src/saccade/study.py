@@ -322,18 +322,12 @@ class _Found:
     def testable(self) -> bool:
         return self.evidence is not None and self.reason is None
 
-    @property
-    def planned(self) -> bool:
-        """Whether the runs that were planned can test it, now or when all are in."""
-        nothing = self.evidence is None and self.reason is Reason.TOO_FEW_SEEDS  # none of its runs is planned
-        return self.reason is not Reason.OUT_OF_REACH and not nothing
-
 
 def judge(study: Study, results: Results | Table, scale: str, *, alpha: float = ALPHA) -> tuple[Verdict, ...]:
-    """A verdict for every claim, Holm-corrected over all that are planned, whether their runs are in or not.
+    """A verdict for every claim, Holm-corrected over those that are tested and those that wait for planned runs.
 
     So a verdict is not lost when runs of other claims come in. Requirements come first: a claim that fails one is
-    undecided whatever its p.
+    undecided whatever its p, and no part of the correction once all of its runs are in.
     """
     if isinstance(results, Table):
         results = Results(results)
@@ -345,7 +339,9 @@ def judge(study: Study, results: Results | Table, scale: str, *, alpha: float = 
         for i, f in enumerate(found)
         if f.testable and f.evidence and f.claim.small and (p := stats.small(f.evidence, f.claim.small)) is not None
     }
-    others = sum(f.planned and not f.testable for f in found)
+    others = sum(
+        _waits(f.claim, results.whole) for f in found if not f.testable and f.reason is not Reason.OUT_OF_REACH
+    )
     adjusted = stats.holm([*sides.values(), *smalls.values()], of=[*sides, *smalls], others=others)
     side_p = dict(zip(sides, adjusted, strict=False))
     small_p = dict(zip(smalls, adjusted[len(sides) :], strict=True))
@@ -396,10 +392,13 @@ def arms_asked(claim: Claim, table: Table) -> set[str]:
 
 def _too_few(claim: Claim, table: Table, have: int, again: str) -> tuple[Reason, str]:
     """Why there are fewer seeds than a verdict needs: planned runs are still to do, or none are planned."""
-    lacking = _lacking(claim, table)
-    todo = {g.get("arm") for g in table.gaps}
-    reason = Reason.NOT_RUN if todo & arms_asked(claim, table) else Reason.TOO_FEW_SEEDS
-    return reason, "; ".join(filter(None, (f"{have} of {MIN_PAIRS}", lacking, again)))
+    reason = Reason.NOT_RUN if _waits(claim, table) else Reason.TOO_FEW_SEEDS
+    return reason, "; ".join(filter(None, (f"{have} of {MIN_PAIRS}", _lacking(claim, table), again)))
+
+
+def _waits(claim: Claim, table: Table) -> bool:
+    """Whether planned runs of the arms that it asks for are still to do."""
+    return bool({g.get("arm") for g in table.gaps} & arms_asked(claim, table))
 
 
 def _lacking(claim: Claim, table: Table) -> str:
