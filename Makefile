@@ -69,7 +69,7 @@ docs: $(VENV)/.docs
 	@echo "site/index.html"
 
 # What results/ shows, study by study and at which scale. The runs behind it lie in results/exports without weights.
-PUBLISHED = digits_on_backgrounds:small learning_curves:large attention_as_convolution:large local_structure:large block_ablations:large
+PUBLISHED = digits_on_backgrounds:large learning_curves:large attention_as_convolution:large local_structure:large block_ablations:large
 EACH = set -e; for each in $(PUBLISHED); do study=$${each%%:*}; scale=$${each\#\#*:}; file=results/exports/$$study.jsonl.xz;
 
 # Without training: every table, figure and verdict again from the exported runs. Studies without an export keep the

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from saccade import registry
+from saccade import registry, stats
 from saccade.lab import pipeline
 from saccade.lab.table import Table
 from saccade.spec import Reason, Scale
@@ -114,3 +114,18 @@ def test_knowing_the_training_backgrounds_is_asked_for_where_no_shortcut_solves_
     verdicts = {v.claim: v for v in judge(digits, Results(short, {0.75: short}, lambda: later), "large")}
     assert verdicts["D-H2"].reason is Reason.NOT_LEARNED
     assert verdicts["D-H1"].reason is not Reason.NOT_LEARNED
+
+
+def test_the_figure_of_proposals_shows_models_with_a_proposal_that_was_run(digits):
+    def row(arm, transform, severity):
+        return {"metric": "accuracy", "arm": arm, "transform": transform, "severity": severity, "backgrounds": 64}
+
+    def panels(*arms):
+        at = [(arm, t, s) for arm in arms for t in ("translation", "rotation", "scale") for s in (1, 2)]
+        rows = tuple({**row(*where), "seed": seed, "value": 0.5, "n": 10} for where in at for seed in range(3))
+        made = next(f for f in digits.figures if f.name == "proposals").make(Table(rows))
+        return {panel.title.split(":")[0] for panel in made.panels}
+
+    with pytest.raises(stats.TooFewSeeds):  # the report leaves such a figure out
+        panels("CNN", "MHA")
+    assert panels("CNN", "MHA", "CNN, pooled") == {"CNN"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from saccade import stats
 from saccade.lab.table import Table
 from saccade.report import figures
 from saccade.report.figures import FigureData
@@ -135,8 +136,12 @@ def images_seen(table: Table) -> FigureData:
 
 @figure("What the author proposed: a pooled head, mild augmentation", paper="Section 6, conjectures")
 def proposals(table: Table) -> FigureData:
-    """A panel per model and way of moving the digit."""
+    """A panel per model and way of moving the digit, for models with a proposal that was run."""
     extras = {"": "solid", ", pooled": "dashed", ", augmented": "dotted"}
+    run = table.values("arm")
+    arms = [arm for arm in ("CNN", "MHA") if any(arm + extra in run for extra in extras if extra)]
+    if not arms:
+        raise stats.TooFewSeeds(0)
 
     def panel(arm: str, transform: str, label: str) -> Any:
         lines = [
@@ -161,7 +166,7 @@ def proposals(table: Table) -> FigureData:
         )
 
     moves = {"translation": "translation (px)", "rotation": "rotation (degrees)", "scale": "scale"}
-    several = (panel(arm, transform, label) for arm in ("CNN", "MHA") for transform, label in moves.items())
+    several = (panel(arm, transform, label) for arm in arms for transform, label in moves.items())
     return figures.beside(*several, note=f"x = {HIGH} backgrounds per digit class, unseen backgrounds.")
 
 
