@@ -157,10 +157,9 @@ def test_vit_maps_are_those_of_the_forward_pass():
     torch.testing.assert_close(maps[1].sum(-1), torch.ones(2, 4, 65))
 
 
-@pytest.mark.parametrize(("name", "args"), [("resnet18", {"width": 4}), ("resnet50", {"width": 4, "stages": (1, 1)})])
-def test_the_layout_of_images_changes_no_number(name, args, monkeypatch):
+def test_the_layout_of_images_changes_no_number(monkeypatch):
     """Channels last is for speed: outputs and gradients are those of the plain layout."""
-    net, x = saccade.model(name, **args).double(), torch.rand(4, 3, 32, 32, dtype=torch.float64)
+    net, x = saccade.model("resnet18", width=4).double(), torch.rand(4, 3, 32, 32, dtype=torch.float64)
 
     def both():
         net.zero_grad()
@@ -170,6 +169,6 @@ def test_the_layout_of_images_changes_no_number(name, args, monkeypatch):
 
     fast = both()
     assert channels_last(x).is_contiguous(memory_format=torch.channels_last) and torch.equal(channels_last(x), x)
-    monkeypatch.setattr(importlib.import_module(f"saccade.models.{name}"), "channels_last", lambda images: images)
+    monkeypatch.setattr(importlib.import_module("saccade.models.resnet18"), "channels_last", lambda images: images)
     for a, b in zip(fast, both(), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)

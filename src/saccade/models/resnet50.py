@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from saccade.arguments import Depth, Range, Width
-from saccade.layers.layout import channels_last
 from saccade.registry import model
 
 EXPANSION = 4
@@ -51,7 +50,7 @@ class ResNet(nn.Module):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.blocks(self.stem(channels_last(x))).mean((2, 3)))
+        return self.head(self.blocks(self.stem(x)).mean((2, 3)))
 
 
 @model(family="cnn", dial="width")
