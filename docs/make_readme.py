@@ -24,7 +24,7 @@ PAGES = (
     ROOT / "docs" / "index.md",
     *(ROOT / "docs" / f"{name}.md" for name in registry.built_in("study")),
 )
-SHOWN = ("block_ablations", "images_seen", "B-vit-vs-conv")  # study, figure, the claim that it is about
+SHOWN = ("digits_on_backgrounds", "images_seen", "D-H1")  # study, figure, the claim that it is about
 LOOK = "docs/explorer/look-wide.webp"
 # As counted in one line; whatever else a verdict says is open.
 CLOSED = ("reproduced", "contradicted", "equivalent", "holds", "does not hold")
@@ -104,8 +104,8 @@ def picture(prefix: str) -> str:
         caption = " Right: `saccade serve`, two models on one image that you move, turn and put on another background.*"
     return (
         f"{image}\n\n"
-        f"*{v['statement']} The paper: {v['concluded'] or v['paper']}. Here: {v['tested']}: "
-        f"{ours(_evidence(v['evidence']))}: **{label}** ({told['scale']} scale)." + (caption or "*")
+        f"*A claim: “{v['statement']}” The paper: {v['concluded'] or v['paper']}. Tested here: {v['tested']}. Measured: "
+        f"{ours(_evidence(v['evidence']))}, **{label}** ({told['scale']} scale)." + (caption or "*")
     )
 
 
