@@ -104,8 +104,8 @@ def picture(prefix: str) -> str:
         caption = " Right: `saccade serve`, two models on one image that you move, turn and put on another background.*"
     return (
         f"{image}\n\n"
-        f"*A claim: “{v['statement']}” The paper: {v['concluded'] or v['paper']}. Tested here: {v['tested']}. Measured: "
-        f"{ours(_evidence(v['evidence']))}, **{label}** ({told['scale']} scale)." + (caption or "*")
+        f"*A claim: “{v['statement']}” The paper: {v['concluded'] or v['paper']}. Tested here: {v['tested']}. "
+        f"Measured: {ours(_evidence(v['evidence']))}, **{label}** ({told['scale']} scale)." + (caption or "*")
     )
 
 
