@@ -1,14 +1,11 @@
 """Contracts over the registry, parameter counts of the papers, and equality with torch's own layers."""
 
-import importlib
-
 import pytest
 import torch
 from torch.nn import functional as F
 
 import saccade
 from saccade import models, registry
-from saccade.layers.layout import channels_last
 from saccade.models.mha_lenet import PatchAttention
 from saccade.spec import SaccadeError
 
@@ -155,20 +152,3 @@ def test_vit_maps_are_those_of_the_forward_pass():
     maps = model.attention(torch.rand(2, 3, 32, 32))
     assert [m.shape for m in maps] == [(2, 4, 65, 65)] * 2
     torch.testing.assert_close(maps[1].sum(-1), torch.ones(2, 4, 65))
-
-
-def test_the_layout_of_images_changes_no_number(monkeypatch):
-    """Channels last is for speed: outputs and gradients are those of the plain layout."""
-    net, x = saccade.model("resnet18", width=4).double(), torch.rand(4, 3, 32, 32, dtype=torch.float64)
-
-    def both():
-        net.zero_grad()
-        out = net(x)
-        out.square().sum().backward()
-        return [out.detach(), *(p.grad.clone() for p in net.parameters())]
-
-    fast = both()
-    assert channels_last(x).is_contiguous(memory_format=torch.channels_last) and torch.equal(channels_last(x), x)
-    monkeypatch.setattr(importlib.import_module("saccade.models.resnet18"), "channels_last", lambda images: images)
-    for a, b in zip(fast, both(), strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)

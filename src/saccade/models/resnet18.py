@@ -8,7 +8,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from saccade.arguments import Width
-from saccade.layers.layout import channels_last
 from saccade.registry import model
 
 
@@ -44,9 +43,6 @@ class ResNet18(nn.Sequential):
         for layer in self.modules():
             if isinstance(layer, nn.Conv2d):
                 nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
-
-    def forward(self, x: Tensor) -> Tensor:
-        return super().forward(channels_last(x))
 
 
 @model(family="cnn", dial="width")

@@ -241,8 +241,8 @@ def holm(ps: Sequence[float], *, of: Sequence[Hashable] | None = None, others: i
     """Adjusted p-values after Holm 1979, in the order given.
 
     `of` names the claim that each p belongs to. The null hypotheses of one claim must exclude each other, as "no
-    difference" and "no small difference" do: then at most one of them is true, and a claim counts once, however many it
-    has (Shaffer 1986). `others` counts claims of the family that are not tested yet.
+    difference" and "a difference that is not small" do: then at most one of them is true, and a claim counts once,
+    however many it has (Shaffer 1986). `others` counts claims of the family that are not tested yet.
     """
     if not all(0 <= p <= 1 for p in ps):
         raise ValueError(f"p-values must lie in [0, 1]: {list(ps)}")
