@@ -1,6 +1,6 @@
-"""The lab folder: the only file that knows its paths. Files are the truth; every write is atomic.
+"""The lab folder: the only file that knows its paths. Files are the truth; every write is atomic. In it lie:
 
-    lab/runs/<key>/  run.json                what was asked, where it ran (and `later`, where it was resumed)
+    runs/<key>/      run.json                what was asked, where it ran (and `later`, where it was resumed)
                      lease                   who works on it now; its age is the heartbeat
                      log.jsonl               events, for people
                      state.sealed            what a resumed run goes on from; removed at the end
@@ -10,9 +10,9 @@
                      rows/<probe>@<share>.json   the same at a milestone
                      each/<probe>.npz        per-image outcomes behind the rows
                      failures/<probe>.json   why a probe gave no rows; the run itself is as finished as before
-    lab/aside/       damaged or stale run folders, set aside and never read
-    lab/studies/     reports and figures: derived, safe to delete
-    lab/work/        what a cluster was asked to do and has not ended: safe to delete when no cluster works on this lab
+    aside/           damaged or stale run folders, set aside and never read
+    studies/         reports and figures: derived, safe to delete
+    work/            what a cluster was asked to do and has not ended: safe to delete when no cluster works on this lab
 
 Measurements are one file each and not lines of one file: a kill during an append would tear the line.
 """
