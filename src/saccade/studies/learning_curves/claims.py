@@ -189,9 +189,11 @@ def double_descent(table: Table, *, noise: float) -> Evidence:
 )
 def peak_grows(table: Table) -> Evidence:
     heights = {n: hump(table, cnns(), PHOTOS, n, "height", like=(cnns(), 0.2)) for n in (0.0, 0.1, 0.2)}
+    dead = {n: measures.stuck(table, cnns(), PHOTOS, n) for n in heights}
     return stats.all_of(
         stats.greater(heights[0.2], heights[0.1], note="20 − 10 %"),
         stats.greater(heights[0.1], heights[0.0], note="10 − 0 %"),
+        note="; ".join(f"at {n:.0%} noise {said}" for n, said in dead.items() if said),
     )
 
 
