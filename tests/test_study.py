@@ -1,6 +1,7 @@
 """Judging: requirements first, then floors, corrections and words."""
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -68,7 +69,7 @@ def labels(study, results=None, scale="small"):
 
 
 def test_clear_effects_are_decided_both_ways_and_unclear_ones_need_seeds():
-    study = a_study(fixed(1.0), fixed(-1.0), fixed(0.01))
+    study = a_study(fixed(1.0), fixed(-1.0), fixed(0.05))
     assert labels(study) == ["reproduced", "contradicted", "undecided, too few seeds"]
     assert judge(study, world(1.0), "small")[2].remark.startswith("about ")
 
@@ -79,6 +80,12 @@ def test_an_effect_that_no_number_of_seeds_would_show_is_not_blamed_on_them():
     (verdict,) = judge(study, world(1.0), "small")
     assert verdict.reason is Reason.NO_EFFECT and verdict.wants_runs
     assert verdict.remark == "10 seeds point to neither side"
+
+
+def test_an_effect_that_takes_more_seeds_than_anybody_runs_was_not_seen():
+    clear, faint = (judge(a_study(fixed(mean)), world(1.0), "small")[0] for mean in (-0.05, -0.02))
+    assert faint.reason is Reason.NO_EFFECT and clear.reason is Reason.TOO_FEW_SEEDS
+    assert re.fullmatch(r"10 seeds show none; one as small as theirs takes about \d{3,} [(].*[)]", faint.remark)
 
 
 def test_a_claim_that_may_come_out_either_way_is_tested_on_both_sides():
@@ -222,6 +229,17 @@ def test_a_part_that_moves_back_stops_the_whole():
 
     assert labels(a_study(both), world(1.0, before=0.9)) == ["reproduced"]
     assert labels(a_study(both), world(1.0, before=1.3)) == ["undecided, still moving"]
+
+
+def test_what_is_said_to_move_is_the_part_that_does_not_the_weakest():
+    def both(table):
+        values = table.series("contrast", arm="A")
+        rising = stats.above({s: 0.3 - 0.2 * v for s, v in values.items()}, 0.0, note="weakest")
+        return stats.all_of(stats.above(values, 0.0, note="strongest"), rising)
+
+    (verdict,) = judge(a_study(both), world(1.0, before=1.3), "small")
+    assert verdict.evidence.note == "weakest" and verdict.reason is Reason.STILL_MOVING
+    assert verdict.remark.startswith("strongest: +130.0 → +130.0 → +100.0 over the budget, p < 0.001 for moving back")
 
 
 def test_runs_that_were_not_measured_on_the_way_decide_nothing():

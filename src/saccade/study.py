@@ -31,6 +31,7 @@ from saccade.stats import ALPHA
 
 MIN_PAIRS = 5  # no verdict below this many seeds
 NAMED = 3  # arms that a remark names before it counts them
+FEASIBLE = 100  # seeds; an effect that would take more of them was not seen
 SHARE = 0.6  # of the way from chance to the paper's value that an arm must have gone to count as trained
 USE = 0.05  # change of the logits, relative to their spread, from which an ingredient counts as used
 
@@ -456,9 +457,14 @@ def _settled(results: Results, by_budget: tuple[tuple[float, Evidence], ...]) ->
         )
     before, after = shares[MILESTONES[-1]], shares[1.0]
     p = stats.moving(before, after)
-    path = " → ".join(e.estimate.text(e.unit).split(" [")[0] for _, e in by_budget)
+    shown, named = [e for _, e in by_budget], ""
+    while parts := stats.resting_on(shown[-2], shown[-1]):  # of a claim made of parts, the one that moves most
+        most = min(parts, key=lambda i: stats.moving(shown[-2].parts[i], shown[-1].parts[i]))
+        shown = [e.parts[most] for e in shown if len(e.parts) == len(shown[-1].parts)]
+        named = shown[-1].note and f"{shown[-1].note}: "
+    path = " → ".join(e.estimate.text(e.unit).split(" [")[0] for e in shown)
     said = "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
-    return Met(Reason.STILL_MOVING, SETTLED, p >= ALPHA, f"{path} over the budget, {said} for moving back")
+    return Met(Reason.STILL_MOVING, SETTLED, p >= ALPHA, f"{named}{path} over the budget, {said} for moving back")
 
 
 def _two_sided(evidence: Evidence) -> float:
@@ -519,6 +525,8 @@ def _more_seeds(claim: Claim, evidence: Evidence, side: float, small: float | No
             return Reason.TOO_FEW_SEEDS, words
     if need is None:
         return Reason.NO_EFFECT, f"{n} seeds point to neither side"
+    if need > FEASIBLE:
+        return Reason.NO_EFFECT, f"{n} seeds show none; one as small as theirs takes about {need}{way}"
     return Reason.TOO_FEW_SEEDS, f"about {max(need, n + 1)} needed, {n} run{way}"
 
 

@@ -114,11 +114,9 @@ def moving(before: Evidence, after: Evidence) -> float:
     A claim made of parts moves when one of the parts does that it rests on: every part when it holds, the one that
     speaks most against it when it does not. Where no values per seed are at hand the two must take the same side.
     """
-    if after.parts and len(after.parts) == len(before.parts):
-        pairs = list(zip(before.parts, after.parts, strict=True))
-        if after.p >= after.p_against:
-            pairs = [min(pairs, key=lambda pair: pair[1].p_against)]
-        return min(1.0, len(pairs) * min(moving(b, a) for b, a in pairs))
+    pairs = resting_on(before, after)
+    if pairs:
+        return min(1.0, len(pairs) * min(moving(before.parts[i], after.parts[i]) for i in pairs))
     shared = sorted(dict(before.each).keys() & dict(after.each).keys())
     if len(shared) < 2:
         return float((before.p < before.p_against) == (after.p < after.p_against))
@@ -129,6 +127,14 @@ def moving(before: Evidence, after: Evidence) -> float:
     else:  # equal within a margin: out of it is the other side, and the other way round
         up = (mean > 0) == (abs(mean) > after.margin)
     return greater(early, late).p if up else greater(late, early).p
+
+
+def resting_on(before: Evidence, after: Evidence) -> list[int]:
+    """The parts, by number, that a claim rests on at both budgets; none for one that is not made of parts."""
+    numbers = range(len(after.parts) if len(after.parts) == len(before.parts) else 0)
+    if numbers and after.p >= after.p_against:
+        return [min(numbers, key=lambda i: after.parts[i].p_against)]
+    return list(numbers)
 
 
 def all_of(*evidence: Evidence, note: str = "") -> Evidence:
