@@ -1,5 +1,7 @@
 """What a run costs, before it is trained: operations counted, large models never built."""
 
+import time
+
 import pytest
 import torch
 
@@ -19,6 +21,12 @@ def test_a_large_model_is_priced_without_a_step(monkeypatch):
     run = Run("conv_stem_vit", "photos", Recipe(images=64, batch=32), 0, data_args=Settings(of="procedural_textures"))
     known = cost.cost(run)
     assert known["parameters"] > 30e6 and known["image_seconds"] > 2 * known["answer_seconds"] > 0
+
+
+@pytest.mark.parametrize(("device", "counts"), [("cpu", False), ("cuda", True)])
+def test_waiting_for_other_programs_counts_on_a_gpu_only(device, counts):
+    """There the host waits for the device; on a processor a plan made beside other work must not be longer for it."""
+    assert (cost._time(lambda: time.sleep(0.05), device) > 0.025) == counts
 
 
 def test_a_model_that_needs_numbers_is_not_counted():

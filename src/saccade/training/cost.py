@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,14 +58,14 @@ def cost(run: Run, device: str = "cpu") -> dict[str, float]:
 
     batch = min(run.recipe.batch, len(images))
     few = max(1, batch // 4)
-    fixed, each = line(few, _time(lambda: step(few)), batch, _time(lambda: step(batch)))
+    fixed, each = line(few, _time(lambda: step(few), device), batch, _time(lambda: step(batch), device))
     subject = Subject(model, images.mean, images.std, device)
     some = images.head(64)
     measured = {
         "step_seconds": fixed,
         "image_seconds": each,
         "parameters": models.parameters(model),
-        "answer_seconds": _time(lambda: subject.correct(some)) / len(some),
+        "answer_seconds": _time(lambda: subject.correct(some), device) / len(some),
         "resident": resident(),
     }
     if device.startswith("cuda"):
@@ -152,11 +152,12 @@ def line(few: int, t_few: float, many: int, t_many: float) -> tuple[float, float
     return t_many - slope * many, slope
 
 
-def _time(action: object) -> float:
-    assert callable(action)
+def _time(action: Callable[[], object], device: str = "cpu") -> float:
+    """Seconds of one call. On a processor its own: a plan must not depend on what else runs while it is made."""
     action()  # the first call pays for set-up
-    began, n = time.perf_counter(), 0
-    while time.perf_counter() - began < ENOUGH:
+    clock = time.process_time if device == "cpu" else time.perf_counter
+    end, began, n = time.perf_counter() + ENOUGH, clock(), 0
+    while n == 0 or time.perf_counter() < end:
         action()
         n += 1
-    return (time.perf_counter() - began) / n
+    return (clock() - began) / n
