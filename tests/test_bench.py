@@ -118,7 +118,8 @@ def test_peak_memory_sees_what_was_held_and_given_back():
         return action
 
     small, large = (measure.peak_bytes(holds(m)) for m in (1, 64))
-    assert 60 * 2**20 < large < 80 * 2**20 and small < 20 * 2**20
+    # what the child touches beside it, some 10 to 30 MB by the version of Python, is in both
+    assert 60 * 2**20 < large - small < 70 * 2**20 and small < 40 * 2**20
 
 
 def test_a_whole_page():

@@ -146,6 +146,7 @@ def test_a_probe_that_a_model_breaks_costs_its_question_and_not_the_page():
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, when its compiler is imported
+@pytest.mark.filterwarnings("ignore:Guards may run slower:RuntimeWarning")  # on Python 3.13.0
 @pytest.mark.parametrize("wrap", ["whole", "part", "in place"])
 def test_a_compiled_model_is_profiled_as_it_is_written(wrap):
     only = ("accuracy", "equivariance", "attention_entropy")
