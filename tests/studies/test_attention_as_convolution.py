@@ -488,6 +488,13 @@ def test_figures_are_drawn_from_few_rows():
         assert draw.render(figure.make(few), "svg")
 
 
+def test_the_papers_value_stands_beside_a_bar_or_not_at_all():
+    few = figures.table1_accuracy.make(Table(tuple(r for r in scores() if "16" not in r["arm"])))
+    assert {m.line for m in few.marks} == {"9 heads (ResNet: none)"} and len(few.marks) == len(few.categories)
+    every = figures.table1_accuracy.make(Table(tuple(scores())))
+    assert {m.line for m in every.marks} == {line.label for line in every.lines}
+
+
 def test_trained_and_untrained_lines_differ_in_colour_and_dash():
     (panel, *_) = figures.fig2_grid.make(Table(tuple(on_a_grid(0.1, (0.9,) * 4)))).panels
     one, other = panel.lines

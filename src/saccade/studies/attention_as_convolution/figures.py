@@ -75,7 +75,8 @@ def _bars(table: Table, groups: Mapping[str, Sequence[str]], labels: Sequence[st
             )
         )
         if max(reached, default=0.0) > SAME_PAGE:
-            marks += [Mark(x, REPORTED[arm], line=label) for x, arm in arms.items() if arm in REPORTED]
+            beside = {x: arm for x, arm in arms.items() if arm in REPORTED and accuracy(table, arm)}
+            marks += [Mark(x, REPORTED[arm], line=label) for x, arm in beside.items()]
     return Bars("", tuple(groups), tuple(lines), "", "test accuracy", False, True, tuple(marks), note)
 
 
