@@ -12,7 +12,7 @@ import pytest
 import saccade
 from saccade.lab import export, pipeline
 from saccade.lab.plan import TRAINING, table_of
-from saccade.lab.store import Lab, seal, write_atomic
+from saccade.lab.store import Lab, seal, unseal, write_atomic
 from saccade.spec import DamagedFile, Probe, Recipe, Run, SaccadeError, Task
 
 PROBE = Probe("accuracy", n=10)
@@ -71,6 +71,17 @@ def test_studies_registration_goes_along(tmp_path):
     export.write(lab, tmp_path / "x")
     export.read(Lab(tmp_path / "b"), tmp_path / "x")
     assert (tmp_path / "b/studies/digits/large/registration.json").exists()
+
+
+@pytest.mark.parametrize(("here", "comes", "kept"), [(100.0, 300.0, 300.0), (300.0, 100.0, 300.0), (100.0, "x", 100.0)])
+def test_the_clock_of_a_campaign_only_goes_forward(tmp_path, here, comes, kept):
+    """An export of a later state says how long the study has taken by then; one of an earlier state does not."""
+    for name, seconds in (("a", comes), ("b", here)):
+        lab = Lab(tmp_path / name).open()
+        write_atomic(lab.study_folder("digits") / "large" / "wall.json", seal({"seconds": seconds, "sittings": 1}))
+    export.write(Lab(tmp_path / "a"), tmp_path / "x.jsonl.xz")
+    export.read(Lab(tmp_path / "b"), tmp_path / "x.jsonl.xz")
+    assert unseal(tmp_path / "b/studies/digits/large/wall.json")["seconds"] == kept
 
 
 def rewritten(source, target, change):

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from saccade.errors import quoted
+from saccade.lab import wall
 from saccade.lab.shapes import is_description, is_end, is_measurement
 from saccade.lab.store import Lab, seal, unseal, write_atomic
 from saccade.spec import DamagedFile, Run, SaccadeError
@@ -84,7 +85,7 @@ def read(lab: Lab, source: Path) -> Imported:
     for document in _documents(source):
         if "study" in document:
             path = lab.study_folder(document["study"])
-            if not path.exists():
+            if not path.exists() or (path.name == "wall.json" and wall.is_longer(document["document"], path)):
                 write_atomic(path, seal(document["document"]))
             continue
         key = document["key"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,12 @@ def measured(folder: Path, jobs: int) -> Iterator[None]:
         seconds = past.get("seconds", 0.0) + time.monotonic() - began
         kept = {"seconds": seconds, "jobs": jobs, "sittings": past.get("sittings", 0) + 1}
         write_atomic(folder / "wall.json", seal(kept))
+
+
+def is_longer(document: Mapping[str, Any], path: Path) -> bool:
+    """Whether an exported time is of a later state than the lab's own: a campaign's clock only goes forward."""
+    times = [*document.values()]
+    return all(map(is_number, times)) and document.get("seconds", 0.0) > _kept(path.parent).get("seconds", 0.0)
 
 
 def _kept(folder: Path) -> dict[str, Any]:
