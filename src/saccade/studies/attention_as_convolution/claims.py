@@ -247,10 +247,10 @@ def _slower(table: Table, pairs: tuple[tuple[str, str], ...], reached: float) ->
     """Does the first of each pair need more images than the second?"""
     arms = tuple(dict.fromkeys(arm for pair in pairs for arm in pair))
     found = measures.time_to_level(table, arms, reached)
-    by = ", ".join(shown(arm, percent(found[arm]), 0, " %") for arm in arms)
+    by = ", ".join(shown(arm, found[arm], 0) for arm in arms)
     return stats.all_of(
-        *(stats.greater(found[a], found[b], note=f"{a} − {b}") for a, b in pairs),
-        note=f"share of the budget until that level: {by}",
+        *(stats.greater(found[a], found[b], unit="thousand images", note=f"{a} − {b}") for a, b in pairs),
+        note=f"thousand images until that level: {by}",
     )
 
 

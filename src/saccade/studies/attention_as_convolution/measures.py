@@ -54,7 +54,10 @@ def course(table: Table, arm: str) -> dict[int, Series]:
 
 
 def time_to_level(table: Table, arms: Sequence[str], reached: float) -> dict[str, Series]:
-    """Per seed, after what share of its budget each arm reaches a share of the lowest final accuracy of all of them."""
+    """Per seed, after how many thousand images each arm reaches a share of the lowest final accuracy of all of them.
+
+    In images, not in shares of the budget: at a milestone those would be shares of less, and could not be compared.
+    """
     courses = {arm: course(table, arm) for arm in arms}
     if any(len(c) < 4 for c in courses.values()):
         raise TooFewSeeds(0)
@@ -66,16 +69,16 @@ def time_to_level(table: Table, arms: Sequence[str], reached: float) -> dict[str
 
 
 def _first(course: Mapping[int, Series], seed: int, level: float) -> float:
-    """Where the curve first reaches the level, linear between points, as a share of the whole."""
+    """Where the curve first reaches the level, in thousand images, linear between points."""
     places = list(course)
     before, was = 0.0, 0.0
     for at in places:
         now = course[at][seed]
         if now >= level:
             reached = before + (at - before) * (level - was) / (now - was) if now > was else float(at)
-            return reached / places[-1]
+            return reached / 1000
         before, was = float(at), now
-    return 1.0
+    return places[-1] / 1000
 
 
 # -- heads
