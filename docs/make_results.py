@@ -197,10 +197,15 @@ def shuffled(rows: Rows) -> str:
 
 
 def slips(rows: Rows) -> str:
-    changes = (f"{r['category']}: {points(rows.at(category=r['category']))}" for r in rows.rows)
+    changes = []
+    for r in rows.rows:
+        who, _, what = r["category"].partition(": ")
+        changes.append(f"{what} ({who}) {points(rows.at(category=r['category']))}")
     return (
         f"Test accuracy with each slip minus without it: {'; '.join(changes)}. An interval that holds 0 shows no "
-        "change. Slips that are not named here were not trained at this scale."
+        "change. Added centre: the second centre of a Gaussian head is added where it should multiply; training mode: "
+        "tested without the switch to evaluation, so that batch norms use the test images. Slips that are not named "
+        "were not trained at this scale."
     )
 
 

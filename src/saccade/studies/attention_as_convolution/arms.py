@@ -81,19 +81,19 @@ class Slip:
 
 
 SLIPS = (
-    Slip(f"{ISO}, additive centre", ISO, ISO, {"additive_centre": True}, "iso centre"),
-    Slip(f"{NONISO}, additive centre", NONISO, NONISO, {"additive_centre": True}, "non-iso centre"),
-    Slip(f"{CONTENT}, transposed", CONTENT, CONTENT, {"transposed_content": True}, "content flipped"),
-    Slip(f"{VIT}, noise token", VIT, VIT, {"noise_class_token": True}, "ViT noise token"),
+    Slip(f"{ISO}, additive centre", ISO, ISO, {"additive_centre": True}, "isotropic: added centre"),
+    Slip(f"{NONISO}, additive centre", NONISO, NONISO, {"additive_centre": True}, "non-isotropic: added centre"),
+    Slip(f"{CONTENT}, transposed", CONTENT, CONTENT, {"transposed_content": True}, "content: flipped"),
+    Slip(f"{VIT}, noise token", VIT, VIT, {"noise_class_token": True}, "ViT: noise token"),
     *(
         Slip(
             f"{hierarchical(base)}, {name}",
             hierarchical(base),
             base,
             {"hierarchical": True, option: True},
-            f"{short} {label}",
+            f"{short}: {label}",
         )
-        for base, short in ((PAIR, "pair"), (PATCH, "patch"))
+        for base, short in ((PAIR, "pairwise"), (PATCH, "patchwise"))
         for name, option, label in (
             ("raw attention", "raw_attention", "raw"),
             ("one key map", "one_key_map", "one key"),

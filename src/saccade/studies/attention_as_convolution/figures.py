@@ -411,6 +411,9 @@ def _some(table: Table, arms: Sequence[str]) -> None:
 @figure("What the slips of the published code change: accuracy with minus without", paper="not in the report")
 def slips(table: Table) -> FigureData:
     found = {s.label: minus(accuracy(table, s.arm), accuracy(table, s.without)) for s in SLIPS}
+    for arm in (RESNET, PAIR, PATCH, VIT):
+        in_training = table.series("accuracy_in_train_mode", arm=arm)
+        found[f"{arm}: training mode"] = minus(in_training, accuracy(table, arm))
     found = {label: series for label, series in found.items() if series}
     return Bars(
         "",
@@ -420,33 +423,11 @@ def slips(table: Table) -> FigureData:
         "change of test accuracy (points)",
         False,
         True,
-        note="Paired by seed. Centre: the second centre of a Gaussian added where it should multiply; flipped: content "
-        "compared at transposed pixels; noise token: a class token drawn anew at every pass; raw attention: SAN's "
-        "attention before its norm; one key map: the first block's keys for the second too.",
+        note="Paired by seed. Added centre: the second centre of a Gaussian added where it should multiply; flipped: "
+        "content compared at transposed pixels; noise token: a class token drawn anew at every pass; raw: SAN's "
+        "attention before its norm; one key: the first block's keys for the second too; training mode: tested without "
+        "the switch to evaluation, so that batch norms use and learn from the test images.",
     )
-
-
-@figure("What testing in training mode changes: accuracy with minus without", paper="not in the report")
-def train_mode(table: Table) -> FigureData:
-    found = {
-        arm: minus(table.series("accuracy_in_train_mode", arm=arm), accuracy(table, arm))
-        for arm in (RESNET, PAIR, PATCH, VIT)
-    }
-    found = {arm: series for arm, series in found.items() if series}
-    return Bars(
-        "",
-        tuple(found),
-        tuple(line(arm, {i: series}, family=_family(arm)) for i, (arm, series) in enumerate(found.items())),
-        "",
-        "change of test accuracy (points)",
-        False,
-        True,
-        note="Paired by seed. In training mode batch norms use and learn from the test images, as published.",
-    )
-
-
-def _family(arm: str) -> str:
-    return {RESNET: "cnn", VIT: "vit"}.get(arm, "attention")
 
 
 @figure("Accuracy on few and on many images", paper="not in the report")
@@ -541,7 +522,6 @@ FIGURES = (
     fig8_maps,
     fig8_average,
     slips,
-    train_mode,
     data_size,
     conversion_accuracy,
     conversion_drift,
