@@ -4,7 +4,20 @@ import math
 import pytest
 
 from saccade import rng
-from saccade.spec import Probe, Recipe, Run, SaccadeError, Scale, Settings, Task, canonical, digest, plain, suggest
+from saccade.spec import (
+    Estimate,
+    Probe,
+    Recipe,
+    Run,
+    SaccadeError,
+    Scale,
+    Settings,
+    Task,
+    canonical,
+    digest,
+    plain,
+    suggest,
+)
 
 
 def test_key_depends_on_content_and_not_on_order():
@@ -75,3 +88,15 @@ def test_probe_and_task_keys():
 def test_a_stream_is_named_by_its_canonical_text(names):
     text = hashlib.sha256(canonical([7, *names]).encode()).digest()
     assert rng.seed_of(7, *names) == int.from_bytes(text[:8], "big") >> 1
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (0.044, "points", "+4.4 [-5.6, 14.4] n=5"),
+        (0.27, "nats", "+0.270 [0.170, 0.370] n=5"),
+        (65.498, "thousand images", "+65.5 [65.4, 65.6] n=5"),  # three decimals of a large number say nothing
+    ],
+)
+def test_an_estimate_is_shown_as_precisely_as_its_unit_asks(value, unit, text):
+    assert Estimate(value, value - 0.1, value + 0.1, 5, "t").text(unit) == text

@@ -290,7 +290,8 @@ class Estimate:
         """As in `+4.4 [2.9, 5.9] n=5`; unit `points` shows shares of one in percentage points."""
         if self.method == "exact":
             return _exactly(self.value)
-        k, digits = (100, 1) if unit == "points" else (1, 3)
+        k = 100 if unit == "points" else 1
+        digits = 1 if unit == "points" or abs(self.value) >= 10 else 3
         return f"{k * self.value:+.{digits}f} [{k * self.low:.{digits}f}, {k * self.high:.{digits}f}] n={self.n}"
 
     def short(self) -> str:
