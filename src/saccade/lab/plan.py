@@ -15,7 +15,6 @@ from saccade.lab.store import TRAINING, Lab, seal, unseal, write_atomic
 from saccade.lab.table import Record, Table, gap, records
 from saccade.spec import MILESTONES, DamagedFile, Outcome, Probe, Run, SaccadeError, Task, digest
 
-
 MEASURED = "own time of the processor"  # another word makes labs measure costs again that they measured otherwise
 
 
