@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -209,6 +210,19 @@ def slips(rows: Rows) -> str:
     )
 
 
+def stretched(rows: Rows) -> str:
+    def factor(x: str) -> str:
+        e = stats.estimate(rows.at(line="trained", x=x))
+        return f"{math.exp(e.value):.1f} [{math.exp(e.low):.1f}, {math.exp(e.high):.1f}] n={e.n} times"
+
+    first, last = map(factor, rows.ends(line="trained"))
+    return (
+        "The report sees non-isotropic heads become long and thin mostly in the last layers. Here the larger of a "
+        f"head's two precisions is {first} the smaller one in the first layer and {last} in the last (means of "
+        "logarithms); before training the two are nearly equal."
+    )
+
+
 def permuted(rows: Rows) -> str:
     digits = stats.estimate(rows.at(category="permuted", line="ViT block"))
     return (
@@ -230,6 +244,7 @@ FINDINGS = (
     Finding("The CNN learns the background shortcut late", "digits_on_backgrounds", "images_seen", shortcut),
     Finding("“Local ViT” holds no attention, and static weights are better", "local_structure", "fig4_final", static),
     Finding("A small ViT is nearer to a bag of patches", "local_structure", "shuffled_squares", shuffled),
+    Finding("Heads grow thin in the first layer", "attention_as_convolution", "fig2_anisotropy", stretched),
     Finding("What each slip of the published code changes", "attention_as_convolution", "slips", slips),
     Finding("What positions are worth to a small ViT", "block_ablations", "changes_of_sizes", positions),
     Finding("A ViT block is equivariant to permutations", "block_ablations", "alone", permuted),
