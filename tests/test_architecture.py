@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent / "src" / "saccade"
 # Bottom to top. A module imports from entries to its left and from rows above; a package's entry covers all its files.
 ORDER = [
     ["errors", "arguments", "spec"],
-    ["registry", "stats", "lab.table", "lab.lease", "lab.shapes", "lab.store"],
+    ["registry", "stats", "lab.table", "lab.lease", "lab.shapes", "lab.store", "lab.wall"],
     ["report.figures", "subjects.sheets", "subjects.scores"],
     [
         "report.axes",
