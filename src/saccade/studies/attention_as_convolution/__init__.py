@@ -109,7 +109,7 @@ DIFFERS = (
     ),
     Difference("equation 4 as printed is constant; the mean over queries is taken, as in the code", ("R-F5-avg",)),
     Difference(
-        "convergence is the number of images until 90 % of the lowest final accuracy of the models compared, "
+        "convergence is the share of the budget until 90 % of the lowest final accuracy of the models compared, "
         "read at large on batches before they are learned from, not a look at curves",
         _SPEED,
     ),

@@ -247,10 +247,10 @@ def _slower(table: Table, pairs: tuple[tuple[str, str], ...], reached: float) ->
     """Does the first of each pair need more images than the second?"""
     arms = tuple(dict.fromkeys(arm for pair in pairs for arm in pair))
     found = measures.time_to_level(table, arms, reached)
-    by = ", ".join(shown(arm, found[arm], 0) for arm in arms)
+    by = ", ".join(shown(arm, percent(found[arm]), 0, " %") for arm in arms)
     return stats.all_of(
-        *(stats.greater(found[a], found[b], unit="thousand images", note=f"{a} − {b}") for a, b in pairs),
-        note=f"thousand images until that level: {by}",
+        *(stats.greater(found[a], found[b], note=f"{a} − {b}") for a, b in pairs),
+        note=f"share of the budget until that level: {by}",
     )
 
 
@@ -260,8 +260,8 @@ def _slower(table: Table, pairs: tuple[tuple[str, str], ...], reached: float) ->
     paper="epochs-to-accuracy(resnet18) < attention models",
     concluded="stated",
     needs="large",
-    tested="number of images seen, at every budget, until {reached} of the lowest final accuracy of the five: each "
-    "attention model's minus ResNet's is above 0",
+    tested="images seen until {reached} of the lowest final accuracy of the five: each attention model's minus "
+    "ResNet's is above 0",
     requires=trained(*TABLE1),
     reached=0.9,
 )
@@ -478,8 +478,8 @@ def heads(table: Table, *, margin: float) -> Evidence:
     paper="epochs-to-accuracy(16) > epochs-to-accuracy(9)",
     concluded="stated (two of the three are smaller)",
     needs="large",
-    tested="number of images seen, at every budget, until {reached} of the lowest final accuracy: 16 minus 9 heads "
-    "above 0, for isotropic, learned, and with content",
+    tested="images seen until {reached} of the lowest final accuracy: 16 minus 9 heads above 0, for "
+    "isotropic, learned, and with content",
     requires=(*trained(*HEADS[ISO]), *trained(*HEADS[RELATIVE], *HEADS[CONTENT], optional=True)),
     reached=0.9,
 )

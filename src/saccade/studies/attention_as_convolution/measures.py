@@ -54,10 +54,7 @@ def course(table: Table, arm: str) -> dict[int, Series]:
 
 
 def time_to_level(table: Table, arms: Sequence[str], reached: float) -> dict[str, Series]:
-    """Per seed, after how many thousand images each arm reaches a share of the lowest final accuracy of all of them.
-
-    In images, not in shares of the budget: at a milestone those would be shares of less, and could not be compared.
-    """
+    """Per seed, after what share of its budget each arm reaches a share of the lowest final accuracy of all of them."""
     courses = {arm: course(table, arm) for arm in arms}
     if any(len(c) < 4 for c in courses.values()):
         raise TooFewSeeds(0)
@@ -69,16 +66,16 @@ def time_to_level(table: Table, arms: Sequence[str], reached: float) -> dict[str
 
 
 def _first(course: Mapping[int, Series], seed: int, level: float) -> float:
-    """Where the curve first reaches the level, in thousand images, linear between points."""
+    """Where the curve first reaches the level, linear between points, as a share of the whole."""
     places = list(course)
     before, was = 0.0, 0.0
     for at in places:
         now = course[at][seed]
         if now >= level:
             reached = before + (at - before) * (level - was) / (now - was) if now > was else float(at)
-            return reached / 1000
+            return reached / places[-1]
         before, was = float(at), now
-    return places[-1] / 1000
+    return 1.0
 
 
 # -- heads
