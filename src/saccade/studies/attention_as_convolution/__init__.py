@@ -52,7 +52,7 @@ DIFFERS = (
     ),
     Difference(
         "at large, models are narrow and shallow (48 wide, 4 layers, 64 tokens of 4x4 pixels; ResNet-18 with 8 "
-        "channels) and see 240 000 images (the ViT pair 80 000) with AdamW at one recipe for all, without dropout; "
+        "channels) and see 240 000 images (the ViT pair 160 000) with AdamW at one recipe for all, without dropout; "
         "the report has 300 epochs of SGD at 400 wide, 6 layers and 256 tokens, with dropout",
         _SMALLER,
     ),
