@@ -69,6 +69,18 @@ def test_a_rewritten_test_with_the_same_answer_is_no_change_and_one_with_another
     assert registration.review(a_study(other_test), tmp_path, seen, 3)["T"].startswith("changed after 3 runs")
 
 
+def test_another_answer_from_a_function_that_the_test_calls_is_a_change(tmp_path, monkeypatch):
+    seen = rows(1.0, 2.0, 3.5)
+    registration.review(a_study(), tmp_path, Table(), 0)
+    registration.review(a_study(), tmp_path, seen, 3)
+    exact = stats.above
+    monkeypatch.setattr(stats, "above", lambda series, margin: exact({s: 2 * v for s, v in series.items()}, margin))
+    told = registration.review(a_study(), tmp_path, seen, 3)["T"]
+    assert told.startswith("changed after 3 runs") and told.endswith(": test")
+    told = registration.review(a_study(), tmp_path, rows(1.0, 2.0, 3.5, 3.0), 4)["T"]
+    assert told.startswith("changed after 3 runs"), "more rows are no further change"
+
+
 def test_runs_before_the_registration_are_reported(tmp_path):
     assert registration.review(a_study(), tmp_path, rows(1.0, 2.0), 2)["T"].startswith("registered after 2 runs")
 

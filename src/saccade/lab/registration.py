@@ -1,12 +1,12 @@
 """What was claimed before the runs: every claim's declared values, written down when the first run of a study starts.
 
-A change afterwards is kept as a new entry with the number of runs that were finished by then. A test function that was
-moved or rewritten is no change as long as it gives the same estimate on the same rows.
+A change afterwards is kept as a new entry with the number of runs that were finished by then. What counts of a test is
+its answer: on the same rows another estimate is a change, whether the test was rewritten or a function that it calls,
+and a rewritten test with the same estimate is none.
 """
 
 from __future__ import annotations
 
-import collections
 import datetime
 import inspect
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from saccade.lab import origin
 from saccade.lab.shapes import is_number
 from saccade.lab.store import seal, unseal, write_atomic
 from saccade.lab.table import Table
-from saccade.spec import DamagedFile, SaccadeError, digest, plain
+from saccade.spec import DamagedFile, SaccadeError, canonical, digest, plain
 from saccade.study import Claim, Study
 
 FILE = "registration.json"
@@ -85,14 +85,18 @@ def review(study: Study, folder: Path, table: Table, finished: int) -> dict[str,
     known: dict[str, Mapping[str, Any]] = {}
     for entry in entries:
         known.update(entry["claims"])
-    rows = digest(sorted(collections.Counter(r["run"] for r in table).items()))
+    rows = digest(sorted(canonical(r) for r in table))
     fresh: dict[str, dict[str, Any]] = {}
     for claim in study.claims:
         now = {"declared": declared(claim), "test": _fingerprint(claim)}
         before = known.get(claim.id)
         if before is not None and before["declared"] == now["declared"]:
-            rewritten = before["test"] != now["test"]
-            if not rewritten or not _moved(claim, before.get("estimate"), rows, table):
+            noted = before.get("estimate")
+            if noted is not None and noted["rows"] == rows:
+                changed = _moved(claim, noted["value"], table)
+            else:  # other rows answer differently by themselves: only the source can be compared
+                changed = before["test"] != now["test"]
+            if not changed:
                 continue
         fresh[claim.id] = now
     if finished == 0 and entries and fresh:
@@ -141,12 +145,10 @@ def _estimate(claim: Claim, table: Table) -> list[float] | None:
     return [found.estimate.value, found.p, found.p_against]
 
 
-def _moved(claim: Claim, before: Mapping[str, Any] | None, rows: str, table: Table) -> bool:
-    """Whether a rewritten test gives another answer; one that cannot be compared counts as changed."""
-    if before is None or before["rows"] != rows:
-        return True
+def _moved(claim: Claim, before: Sequence[float], table: Table) -> bool:
+    """Whether the test answers otherwise than before on the same rows."""
     now = _estimate(claim, table)
-    return now is None or any(abs(a - b) > 1e-9 * max(1.0, abs(b)) for a, b in zip(now, before["value"], strict=True))
+    return now is None or any(abs(a - b) > 1e-9 * max(1.0, abs(b)) for a, b in zip(now, before, strict=True))
 
 
 def _note_estimates(entries: Sequence[Entry], claims: Sequence[Claim], rows: str, table: Table) -> None:
