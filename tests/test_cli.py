@@ -88,7 +88,10 @@ def test_a_claim_asks_for_its_arms_alone_and_all_claims_are_reported(lab):
         (["run", "digits_on_backgrounds", "--set", "heads"], "--set takes name=value"),
         (["run", "digits_on_backgrounds", "--claims", "D-H9"], 'no claim "D-H9"; did you mean D-H'),
         (["run", "digits_on_backgrounds", "--claims", "D-L1"], "claim D-L1 takes --scale large"),
-        (["run", "digits_on_backgrounds", "--until", "decided", "--claims", "D-H1"], "leave --claims out"),
+        (
+            ["run", "digits_on_backgrounds", "--until", "decided", "--claims", "D-H9"],
+            'no claim "D-H9"; did you mean D-H',
+        ),
         (["run", "digits_on_backgrounds", "--only", "RNN"], 'no arm of digits_on_backgrounds matches "RNN"'),
         (["run", "digits_on_backgrounds", "--device", "gpu"], 'no device "gpu"'),
         (["run", "digits_on_backgrounds", "--jobs", "0"], "--jobs must be at least 1"),

@@ -340,9 +340,7 @@ def judge(study: Study, results: Results | Table, scale: str, *, alpha: float = 
         for i, f in enumerate(found)
         if f.testable and f.evidence and f.claim.small and (p := stats.small(f.evidence, f.claim.small)) is not None
     }
-    others = sum(
-        _waits(f.claim, results.whole) for f in found if not f.testable and f.reason is not Reason.OUT_OF_REACH
-    )
+    others = sum(waits(f.claim, results.whole) for f in found if not f.testable and f.reason is not Reason.OUT_OF_REACH)
     adjusted = stats.holm([*sides.values(), *smalls.values()], of=[*sides, *smalls], others=others)
     side_p = dict(zip(sides, adjusted, strict=False))
     small_p = dict(zip(smalls, adjusted[len(sides) :], strict=True))
@@ -393,19 +391,24 @@ def arms_asked(claim: Claim, table: Table) -> set[str]:
 
 def _too_few(claim: Claim, table: Table, have: int, again: str) -> tuple[Reason, str]:
     """Why there are fewer seeds than a verdict needs: planned runs are still to do, or none are planned."""
-    reason = Reason.NOT_RUN if _waits(claim, table) else Reason.TOO_FEW_SEEDS
+    reason = Reason.NOT_RUN if waits(claim, table) else Reason.TOO_FEW_SEEDS
     return reason, "; ".join(filter(None, (f"{have} of {MIN_PAIRS}", _lacking(claim, table), again)))
 
 
-def _waits(claim: Claim, table: Table) -> bool:
+def waits(claim: Claim, table: Table) -> bool:
     """Whether planned runs of the arms that it asks for are still to do."""
-    return bool({g.get("arm") for g in table.gaps} & arms_asked(claim, table))
+    return bool({g.get("arm") for g in table.gaps if _to_do(g)} & arms_asked(claim, table))
+
+
+def _to_do(gap: Mapping[str, Any]) -> bool:
+    """A run that diverged or failed is missing too, but doing what is left would not bring it."""
+    return bool(gap.get("why") == Reason.NOT_RUN)
 
 
 def _lacking(claim: Claim, table: Table) -> str:
     """The arms that the claim asks for and that have runs to do, as in `ViT with dropout: 8 runs to do`."""
     arms = arms_asked(claim, table)
-    todo = Counter(str(g.get("arm")) for g in table.gaps)
+    todo = Counter(str(g.get("arm")) for g in table.gaps if _to_do(g))
     seeds = Counter(arm for arm, _ in {(r.get("arm"), r.get("seed")) for r in table})
     short = sorted(arm for arm in arms if seeds[arm] < MIN_PAIRS)
     # an arm may have its seeds, but not under every condition that is asked for

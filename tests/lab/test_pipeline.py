@@ -2,8 +2,13 @@
 
 import pytest
 
-from saccade.lab.pipeline import Seeds, for_claims, open_session, with_seeds
-from saccade.spec import Probe, Recipe, Run, SaccadeError, Task
+from saccade import stats
+from saccade.lab import pipeline, plan
+from saccade.lab.pipeline import How, Seeds, Session, for_claims, open_session, run_until_decided, with_seeds
+from saccade.lab.store import Lab
+from saccade.lab.table import Table, gap
+from saccade.spec import Paper, Probe, Reason, Recipe, Run, SaccadeError, Settings, Task
+from saccade.study import Claim, Study
 
 
 def tasks():
@@ -31,6 +36,19 @@ def test_a_look_adds_seeds_only_to_the_arms_that_are_open():
     assert seeds(looked.tasks(tasks())) == {"A": [0, 1, 2], "B": [0, 1, 2, 3, 4]}
 
 
+def test_a_look_takes_no_seed_away():
+    looked = Seeds(looks=((1, ()), (3, ("B",))))
+    assert seeds(looked.tasks(tasks())) == {"A": [0, 1], "B": [0, 1, 2]}
+
+
+def test_a_look_that_there_was_gets_more_arms_and_loses_none():
+    some = Seeds().looking(5, ()).looking(10, ("B",))
+    assert some.looks == ((5, ()), (10, ("B",)))
+    assert some.looking(10, ("A",)).looks == ((5, ()), (10, ("A", "B")))
+    assert some.looking(5, ("A",)).looks == some.looks  # all arms stay all arms
+    assert some.looking(10, ()).looks == ((5, ()), (10, ()))
+
+
 def test_a_number_of_seeds_asked_for_after_looks_counts():
     looked = Seeds(fixed=(6,), looks=((3, ()),))
     assert seeds(looked.tasks(tasks())) == {"A": list(range(6)), "B": list(range(6))}
@@ -53,3 +71,82 @@ def test_a_claim_that_is_unknown_or_out_of_reach_is_refused(tmp_path, id, says):
     session = open_session("attention_as_convolution", "large", tmp_path / "lab")
     with pytest.raises(SaccadeError, match=says):
         for_claims(session, [id])
+
+
+VALUES = {"A": (1.0, 1.1, 0.9, 1.0, 1.05), "B": (1.0, 3.0, 0.2, 2.0, 0.5), "C": (1.0, 3.0, 0.2, 2.0, 0.4)}
+
+
+def above_zero(arm):
+    def test(table):
+        return stats.above(table.at(arm=arm).series("x"), 0.0)
+
+    return Claim(id=arm, statement=arm, tested="above 0", test=test, trained=False)
+
+
+@pytest.fixture
+def looked_at(tmp_path, monkeypatch):
+    """A study of three arms and a lab that answers at once: A is clear with five seeds, B and C with ten."""
+    undone = set()
+
+    def measured(lab, tasks, share=1.0):
+        done = [t for t in tasks if (t.arm, t.run.seed) not in undone]
+        rows = (
+            {"arm": t.arm, "seed": t.run.seed, "metric": "x", "value": VALUES[t.arm][t.run.seed % 5], "run": t.run.key}
+            for t in done
+        )
+        return Table(tuple(rows), tuple(gap(t, str(Reason.NOT_RUN)) for t in tasks if t not in done))
+
+    monkeypatch.setattr(plan, "table_of", measured)
+    monkeypatch.setattr(pipeline, "run", lambda session, planned, how: True)
+    study = Study("test", "?", Paper("someone"), lambda *_: [], (), tuple(above_zero(arm) for arm in VALUES))
+    models = ("lenet", "mha_lenet", "resnet")
+    tasks = tuple(
+        Task(Run(model, "digits_on_backgrounds", Recipe(64), seed), (Probe("accuracy"),), arm)
+        for arm, model in zip(VALUES, models, strict=True)
+        for seed in range(6)
+    )
+    monkeypatch.setattr(pipeline, "plan_work", lambda lab, tasks, *_: Planless(tasks))
+    return Session(study, "large", Settings(), Lab(tmp_path / "lab"), tasks), undone
+
+
+class Planless:
+    def __init__(self, tasks):
+        self.tasks = tasks
+
+    def headline(self):
+        return ", ".join(sorted({t.arm for t in self.tasks}))
+
+
+def says(session):
+    return {v.claim: v.says.value for v in session.verdicts()}
+
+
+def test_seeds_are_added_where_they_are_missing_until_all_is_decided(looked_at):
+    session, _ = looked_at
+    told = []
+    after = run_until_decided(session, How(), told.append)
+    assert after.seeds.looks == ((5, ()), (10, ("B", "C")))
+    assert says(after) == dict.fromkeys("ABC", "reproduced")
+    assert {a: sum(t.arm == a for t in after.tasks) for a in VALUES} == {"A": 6, "B": 10, "C": 10}  # none taken away
+    assert "open for lack of seeds: B, C" in "".join(told)
+
+
+def test_only_the_claims_that_are_named_get_more_seeds_and_others_may_follow(looked_at):
+    session, _ = looked_at
+    told = []
+    after = run_until_decided(session, How(), told.append, ("B",))
+    assert after.seeds.looks == ((5, ()), (10, ("B",)))
+    assert says(after) == {"A": "reproduced", "B": "reproduced", "C": "undecided"}
+    assert all(line.endswith("   B") for line in told if "look at" in line)  # no other arm was planned
+    later = run_until_decided(after, How(), told.append, ("C",))
+    assert later.seeds.looks == ((5, ()), (10, ("B", "C")))
+    assert says(later) == dict.fromkeys("ABC", "reproduced")
+
+
+def test_a_look_of_which_runs_are_missing_is_none_yet(looked_at):
+    session, undone = looked_at
+    after = run_until_decided(session, How(), lambda _: None)
+    undone.add(("B", 9))
+    assert says(after) == {"A": "reproduced", "B": "undecided", "C": "reproduced"}
+    undone.clear()
+    assert says(after)["B"] == "reproduced"

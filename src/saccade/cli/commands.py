@@ -250,7 +250,11 @@ def run(
         str, arg(metavar="N", help="seeds 0 to N - 1 for every arm, also as 0:N; default: the scale's own")
     ] = "",
     until: Annotated[
-        str, arg(metavar="decided", help="look at 5, 10 and 20 seeds, adding them where seeds are what is missing")
+        str,
+        arg(
+            metavar="decided",
+            help="look at 5, 10 and 20 seeds, adding them where claims (those of --claims) lack seeds",
+        ),
     ] = "",
     budget: Annotated[
         str, arg(metavar="TIME", help="stop cleanly after so long, as in 90s, 45m or 2h; short runs go first then")
@@ -273,8 +277,6 @@ def run(
         registry.load_plugin(file)
     if until not in ("", "decided"):
         raise SaccadeError(f'--until takes "decided", not "{until}".')
-    if until and claims:
-        raise SaccadeError("--until decided adds seeds wherever claims lack them; leave --claims out.")
     opened = pipeline.open_session(
         study, scale, lab, settings(set), only, seed_count(seeds), also, like, settings(recipe)
     )
@@ -322,7 +324,7 @@ def run(
         return
     try:
         if until:
-            opened = pipeline.run_until_decided(opened, how, tell)
+            opened = pipeline.run_until_decided(opened, how, tell, claims)
         elif not pipeline.run(opened, planned, how):
             tell(f"the budget of {budget} is spent; the same command goes on from here")
     except where.LeftRunning as left:
@@ -330,7 +332,7 @@ def run(
         if json:
             out({**summary, "left running": True})
         return
-    asked = tasks if claims else opened.tasks  # those of `--until decided` are known by now
+    asked = pipeline.for_claims(opened, claims)  # those of `--until decided` are known by now
     missing = pipeline.shortfall(opened, asked, spent=limit is not None)
     if not len(opened.table()):
         raise SystemExit(_nothing(opened, missing, summary, json))

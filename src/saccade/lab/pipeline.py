@@ -41,7 +41,7 @@ from saccade.spec import (
     suggest,
 )
 from saccade.stats import sequential
-from saccade.study import Results, Study, arms_asked, arms_of, judge, with_registration
+from saccade.study import Results, Study, arms_asked, arms_of, judge, waits, with_registration
 
 Say = Callable[[str], None]
 FAULTS_SHOWN = 20  # measurements that are missing, each with its reason; gaps.csv has all of them
@@ -71,11 +71,18 @@ class Seeds:
     def tasks(self, tasks: Sequence[Task]) -> tuple[Task, ...]:
         out = tuple(tasks)
         for n, arms in self.looks:
-            out = with_seeds(out, n, arms)
+            out = with_seeds(out, n, arms, fewer=False)  # a look adds seeds; those of the scale are shown in any case
         return with_seeds(out, self.fixed[-1]) if self.fixed else out  # what was asked for by number counts last
 
+    def looking(self, n: int, arms: Sequence[str]) -> Seeds:
+        """With one more look, or with more arms at a look that there was; no arms are all of them."""
+        looks = dict(self.looks)
+        known = looks.get(n, arms)
+        looks[n] = tuple(sorted({*known, *arms})) if known and arms else ()
+        return replace(self, looks=tuple(sorted(looks.items())))
 
-def with_seeds(tasks: Sequence[Task], n: int, arms: Sequence[str] = ()) -> tuple[Task, ...]:
+
+def with_seeds(tasks: Sequence[Task], n: int, arms: Sequence[str] = (), fewer: bool = True) -> tuple[Task, ...]:
     """The same design with seeds 0 to n - 1, for the arms named or for all. A new seed gets the last one's probes."""
     groups: dict[Any, list[Task]] = {}
     for task in tasks:
@@ -90,7 +97,8 @@ def with_seeds(tasks: Sequence[Task], n: int, arms: Sequence[str] = ()) -> tuple
             continue
         by_seed = {t.run.seed: t for t in members}
         last = by_seed[max(by_seed)]
-        out += [by_seed.get(s) or replace(last, run=replace(run, seed=s)) for s in range(n)]
+        count = n if fewer else max(n, 1 + max(by_seed))
+        out += [by_seed.get(s) or replace(last, run=replace(run, seed=s)) for s in range(count)]
     return tuple(out)
 
 
@@ -179,7 +187,10 @@ class Session:
         return join(tables)
 
     def verdicts(self, results: Results | None = None) -> tuple[Verdict, ...]:
-        """Every claim judged; over several looks, each claim by the first look that decides it."""
+        """Every claim judged; over several looks, each claim by the first look that decides it.
+
+        A look counts when all its runs are in: half of one would be a look that no part of the error rate was kept for.
+        """
         results = results or self.results()
         entries = registration.sentences(registration.read(self.home), self.study.claims)
         if not self.seeds.looks:
@@ -193,8 +204,10 @@ class Session:
                 {share: table.at(seed=range(n)) for share, table in results.at.items()},
                 results.every_budget,
             )
+            waiting = {c.id for c in self.study.claims if c.id in final and waits(c, so_far.whole)}
             for verdict in judge(self.study, so_far, self.scale, alpha=alpha):
-                if verdict.claim not in final or not final[verdict.claim].decided:
+                before = final.get(verdict.claim)
+                if before is None or not (before.decided or verdict.claim in waiting):
                     final[verdict.claim] = verdict
         return with_registration(tuple(final[c.id] for c in self.study.claims), entries)
 
@@ -410,22 +423,23 @@ def run(session: Session, planned: Planned, how: How) -> bool:
         return perform(session.lab, planned, how)
 
 
-def run_until_decided(session: Session, how: How, say: Say) -> Session:
-    """Look at 5, 10 and 20 seeds; add seeds only to arms whose claims are open for lack of seeds."""
+def run_until_decided(session: Session, how: How, say: Say, claims: Sequence[str] = ()) -> Session:
+    """Look at 5, 10 and 20 seeds; add seeds only to arms whose claims are open for lack of seeds.
+
+    Of `claims` alone when some are named. Which ones are pursued may be chosen after a look: it adds no false verdict,
+    as the levels of the looks are fixed and hold for every claim.
+    """
     began = time.monotonic()
     arms: tuple[str, ...] = ()
     for n in sequential.LOOKS:
-        seeds = replace(session.seeds, looks=(*session.seeds.looks, (n, arms)))
-        if any(n == look for look, _ in session.seeds.looks):
-            seeds = session.seeds
-        session = session.with_seeds(seeds)
+        session = session.with_seeds(session.seeds.looking(n, arms))
         left = None if how.seconds is None else max(0.0, how.seconds - (time.monotonic() - began))
-        planned = plan_work(session.lab, session.tasks, how, say)
+        planned = plan_work(session.lab, for_claims(session, claims), how, say)
         say(f"{session.study.name} ({session.scale}), look at {n} seeds   {planned.headline()}")
         if not run(session, planned, replace(how, seconds=left)):
             return session
         table = plan.table_of(session.lab, session.planned)
-        still = [v.claim for v in session.verdicts() if v.wants_runs]
+        still = [v.claim for v in session.verdicts() if v.wants_runs and (v.claim in claims or not claims)]
         arms = tuple(sorted({a for c in session.study.claims if c.id in still for a in arms_of(c, table)}))
         say(f"  open for lack of seeds: {', '.join(still) or 'no claim'}")
         if not arms:

@@ -13,7 +13,7 @@ from saccade import registry
 from saccade.lab import identity, launch
 from saccade.lab.store import TRAINING, Lab, seal, unseal, write_atomic
 from saccade.lab.table import Record, Table, gap, records
-from saccade.spec import MILESTONES, DamagedFile, Outcome, Probe, Run, SaccadeError, Task, digest
+from saccade.spec import MILESTONES, DamagedFile, Outcome, Probe, Reason, Run, SaccadeError, Task, digest
 
 MEASURED = "own time of the processor"  # another word makes labs measure costs again that they measured otherwise
 
@@ -177,7 +177,7 @@ def table_of(lab: Lab, tasks: Sequence[Task], share: float = 1.0) -> Table:
         key = place_of(lab, task)
         done = lab.done(key)
         if done is None:
-            gaps.append(gap(task, "not run yet"))
+            gaps.append(gap(task, str(Reason.NOT_RUN)))
             continue
         if done["outcome"] != Outcome.FINISHED:
             gaps.append(gap(task, f"{done['outcome']}: {done['reason']}"))
