@@ -40,7 +40,7 @@ from saccade.spec import (
     recipe_of,
     suggest,
 )
-from saccade.stats import sequential
+from saccade.stats import ALPHA, sequential
 from saccade.study import Results, Study, arms_asked, arms_of, judge, waits, with_registration
 
 Say = Callable[[str], None]
@@ -495,6 +495,16 @@ def facts(session: Session, table: Table | None = None) -> dict[str, Any]:
     }
 
 
+def _looked(looks: Sequence[tuple[int, Sequence[str]]]) -> str:
+    """At which levels verdicts were given, and which arms have more seeds than the others."""
+    levels = sequential.levels()
+    steps = [f"{n} for {', '.join(arms) or 'every arm'} (p below {levels[n]:g})" for n, arms in looks if n in levels]
+    return (
+        f"Seeds were added in looks: {'; '.join(steps)}. A claim has the verdict of the first look that decides it; "
+        f"together the looks err no more often than one at {ALPHA:g}."
+    )
+
+
 MIXABLE = {"saccade", "commit", "clean", "torch", "cpu", "threads", "kernels", "device"}
 
 
@@ -511,6 +521,8 @@ def _remarks(session: Session, environments: Sequence[Mapping[str, Any]], table:
             f"The number of seeds was changed ({steps}); the p-values take no account of that. "
             "--until decided adds seeds with the error rate spent over the looks."
         )
+    if session.seeds.looks:
+        out.append(_looked(session.seeds.looks))
     if session.recipe:
         out.append(f"Not the planned study: the recipe of every arm was changed ({session.recipe!r}).")
     out += [
