@@ -145,6 +145,12 @@ def test_only_the_claims_that_are_named_get_more_seeds_and_others_may_follow(loo
     assert says(later) == dict.fromkeys("ABC", "reproduced")
 
 
+def test_the_first_look_has_all_seeds_of_the_scale(looked_at):
+    session, _ = looked_at
+    after = run_until_decided(session, How(), lambda _: None)
+    assert {v.claim: v.evidence.estimate.n for v in after.verdicts()} == {"A": 6, "B": 10, "C": 10}
+
+
 def test_a_look_of_which_runs_are_missing_is_none_yet(looked_at):
     session, undone = looked_at
     after = run_until_decided(session, How(), lambda _: None)

@@ -115,6 +115,7 @@ class Session:
     only: str = ""
     also: tuple[Joined, ...] = ()
     recipe: Settings = field(default_factory=Settings)  # what every arm's recipe is changed to: no planned study
+    design: tuple[Task, ...] = ()  # the planned tasks before any seeds were asked for
 
     @property
     def folder(self) -> Path:
@@ -147,7 +148,7 @@ class Session:
     def with_seeds(self, seeds: Seeds) -> Session:
         planned = seeds.tasks(self.planned)
         beside = [task for one in self.also for _, task in joined.pairs(planned, one)]
-        return replace(self, seeds=seeds, tasks=(*planned, *beside))
+        return replace(self, seeds=seeds, tasks=(*planned, *beside), design=self.design or self.planned)
 
     @property
     def planned(self) -> tuple[Task, ...]:
@@ -189,6 +190,7 @@ class Session:
     def verdicts(self, results: Results | None = None) -> tuple[Verdict, ...]:
         """Every claim judged; over several looks, each claim by the first look that decides it.
 
+        The first look has all seeds of the scale, also where these are more than five: nothing was decided by fewer.
         A look counts when all its runs are in: half of one would be a look that no part of the error rate was kept for.
         """
         results = results or self.results()
@@ -199,9 +201,11 @@ class Session:
         for n, alpha in sequential.levels().items():
             if n > self.seeds.looks[-1][0]:
                 break
+            looks = tuple(look for look in self.seeds.looks if look[0] <= n)
+            runs = {t.run.key for t in replace(self.seeds, looks=looks).tasks(self.design)}
             so_far = Results(
-                results.whole.at(seed=range(n)),
-                {share: table.at(seed=range(n)) for share, table in results.at.items()},
+                results.whole.at(run=runs),
+                {share: table.at(run=runs) for share, table in results.at.items()},
                 results.every_budget,
             )
             waiting = {c.id for c in self.study.claims if c.id in final and waits(c, so_far.whole)}
