@@ -38,8 +38,8 @@ def page() -> str:
         "Made by `python docs/make_results.py` from `results/`.",
         readme.scoreboard(""),
         "Open means: no verdict, with the reason beside it. A verdict needs at least five seeds, models that have "
-        "learned, and a contrast that no longer moves with training ([how](docs/statistics.md)); where seeds were added "
-        "after a first look, the study's report says at which levels the looks decide. *Family* joins claims "
+        "learned, and a contrast that no longer moves with training ([how](docs/statistics.md)); where seeds were "
+        "added after a first look, the study's report says at which levels the looks decide. *Family* joins claims "
         "that rest on one observation. *Required* counts the requirements that were met.",
         "\n".join(studies(known)),
         "## What the papers did not know",
