@@ -130,7 +130,7 @@ def test_seeds_are_added_where_they_are_missing_until_all_is_decided(looked_at):
     assert {a: sum(t.arm == a for t in after.tasks) for a in VALUES} == {"A": 6, "B": 10, "C": 10}  # none taken away
     assert "open for lack of seeds: B, C" in "".join(told)
     (said,) = pipeline.facts(after)["remarks"]
-    assert "5 for every arm (p below 0.01); 10 for B, C (p below 0.015)." in said
+    assert "where these are more (p below 0.01); 10 for B, C (p below 0.015)." in said
 
 
 def test_only_the_claims_that_are_named_get_more_seeds_and_others_may_follow(looked_at):

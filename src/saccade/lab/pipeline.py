@@ -502,7 +502,8 @@ def facts(session: Session, table: Table | None = None) -> dict[str, Any]:
 def _looked(looks: Sequence[tuple[int, Sequence[str]]]) -> str:
     """At which levels verdicts were given, and which arms have more seeds than the others."""
     levels = sequential.levels()
-    steps = [f"{n} for {', '.join(arms) or 'every arm'} (p below {levels[n]:g})" for n, arms in looks if n in levels]
+    every = "every arm, or the scale's own where these are more"
+    steps = [f"{n} for {', '.join(arms) or every} (p below {levels[n]:g})" for n, arms in looks if n in levels]
     return (
         f"Seeds were added in looks: {'; '.join(steps)}. A claim has the verdict of the first look that decides it; "
         f"together the looks err no more often than one at {ALPHA:g}."
