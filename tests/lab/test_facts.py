@@ -6,6 +6,7 @@ import pytest
 
 from saccade import registry
 from saccade.lab import perform, pipeline, plan
+from saccade.lab.seeds import with_seeds
 from saccade.lab.store import Lab
 from saccade.spec import Probe, Recipe, Run, SaccadeError, Settings, Task
 
@@ -49,7 +50,7 @@ def test_rows_that_an_older_lab_keeps_with_a_run_answer_a_fact(lab):
 
 
 def test_more_seeds_leave_a_fact_alone():
-    tasks = pipeline.with_seeds([Task(TRAINED, (), "LeNet"), FACT], 3)
+    tasks = with_seeds([Task(TRAINED, (), "LeNet"), FACT], 3)
     assert [t.run.seed for t in tasks] == [0, 1, 2, 0] and tasks[-1] == FACT
 
 

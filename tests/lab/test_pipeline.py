@@ -4,7 +4,8 @@ import pytest
 
 from saccade import stats
 from saccade.lab import pipeline, plan
-from saccade.lab.pipeline import How, Seeds, Session, for_claims, open_session, run_until_decided, with_seeds
+from saccade.lab.pipeline import How, Session, for_claims, open_session, run_until_decided
+from saccade.lab.seeds import Seeds, with_seeds
 from saccade.lab.store import Lab
 from saccade.lab.table import Table, gap
 from saccade.spec import Paper, Probe, Reason, Recipe, Run, SaccadeError, Settings, Task

@@ -19,8 +19,10 @@ from saccade import registry
 from saccade.cli import terminal
 from saccade.data.fetch import sources
 from saccade.lab import identity, index, joined, plan, registration, wall, where
+from saccade.lab import seeds as seeding
 from saccade.lab.joined import Joined
-from saccade.lab.store import Lab, seal, unseal, write_atomic
+from saccade.lab.seeds import Seeds
+from saccade.lab.store import Lab, write_atomic
 from saccade.lab.table import Table, join
 from saccade.report import document
 from saccade.report.figures import FigureData
@@ -40,7 +42,7 @@ from saccade.spec import (
     recipe_of,
     suggest,
 )
-from saccade.stats import ALPHA, sequential
+from saccade.stats import sequential
 from saccade.study import Results, Study, arms_asked, arms_of, judge, waits, with_registration
 
 Say = Callable[[str], None]
@@ -59,47 +61,6 @@ class How:
     quiet: bool = False
     seconds: float | None = None  # stop cleanly after so long
     on: where.Where = where.Local()  # noqa: RUF009 - frozen
-
-
-@dataclass(frozen=True)
-class Seeds:
-    """How many seeds beyond the scale's own were asked for: a fixed number, or looks with the arms that went on."""
-
-    fixed: tuple[int, ...] = ()
-    looks: tuple[tuple[int, tuple[str, ...]], ...] = ()  # number of seeds, and the arms that got them (none: all)
-
-    def tasks(self, tasks: Sequence[Task]) -> tuple[Task, ...]:
-        out = tuple(tasks)
-        for n, arms in self.looks:
-            out = with_seeds(out, n, arms, fewer=False)  # a look adds seeds; those of the scale are shown in any case
-        return with_seeds(out, self.fixed[-1]) if self.fixed else out  # what was asked for by number counts last
-
-    def looking(self, n: int, arms: Sequence[str]) -> Seeds:
-        """With one more look, or with more arms at a look that there was; no arms are all of them."""
-        looks = dict(self.looks)
-        known = looks.get(n, arms)
-        looks[n] = tuple(sorted({*known, *arms})) if known and arms else ()
-        return replace(self, looks=tuple(sorted(looks.items())))
-
-
-def with_seeds(tasks: Sequence[Task], n: int, arms: Sequence[str] = (), fewer: bool = True) -> tuple[Task, ...]:
-    """The same design with seeds 0 to n - 1, for the arms named or for all. A new seed gets the last one's probes."""
-    groups: dict[Any, list[Task]] = {}
-    for task in tasks:
-        groups.setdefault((task.arm, replace(task.run, seed=0)), []).append(task)
-    out = []
-    for (arm, run), members in groups.items():
-        if arms and arm not in arms:
-            out += members
-            continue
-        if run.is_fact:  # no seed changes it
-            out += members
-            continue
-        by_seed = {t.run.seed: t for t in members}
-        last = by_seed[max(by_seed)]
-        count = n if fewer else max(n, 1 + max(by_seed))
-        out += [by_seed.get(s) or replace(last, run=replace(run, seed=s)) for s in range(count)]
-    return tuple(out)
 
 
 @dataclass(frozen=True)
@@ -260,10 +221,10 @@ def open_session(
     session = Session(study, scale, chosen, Lab(lab), tasks, only=only, also=more, recipe=Settings(recipe))
     for task in (task for one in more for _, task in joined.pairs(tasks, one)):
         registry.check_args("model", task.run.model, task.run.model_args)
-    asked = _read_seeds(session)
+    asked = seeding.read(session.home)
     if seeds is not None:
-        if not 1 <= seeds <= MOST_SEEDS:
-            raise SaccadeError(f"--seeds must be 1 to {MOST_SEEDS}, not {seeds}.")
+        if not 1 <= seeds <= seeding.MOST:
+            raise SaccadeError(f"--seeds must be 1 to {seeding.MOST}, not {seeds}.")
         asked = replace(asked, fixed=(*(n for n in asked.fixed if n != seeds), seeds))
     return session.with_seeds(asked)
 
@@ -277,32 +238,9 @@ def _check_names(task: Task) -> None:
             raise SaccadeError(f"probe {probe.name} looks at a model; ask it of a run that trains one.")
 
 
-MOST_SEEDS = 10_000
-
-
 def _retrained(run: Run, recipe: Mapping[str, Any]) -> Run:
     own = {f.name: getattr(run.recipe, f.name) for f in dataclasses.fields(run.recipe)}
     return replace(run, recipe=recipe_of(own, recipe))
-
-
-def _read_seeds(session: Session) -> Seeds:
-    path = session.home / "looks.json"
-    if not path.exists():
-        return Seeds()
-    kept = unseal(path)
-    try:
-        found = Seeds(tuple(kept["fixed"]), tuple((n, tuple(arms)) for n, arms in kept["looks"]))
-        right = all(isinstance(n, int) and 1 <= n <= MOST_SEEDS for n in (*found.fixed, *(n for n, _ in found.looks)))
-    except (KeyError, TypeError, ValueError):
-        right = False
-    if not right:
-        raise DamagedFile(f"{path} does not say how many seeds were asked for; delete it and ask again with --seeds.")
-    return found
-
-
-def _write_seeds(session: Session) -> None:
-    if session.seeds != Seeds():
-        write_atomic(session.home / "looks.json", seal({"fixed": session.seeds.fixed, "looks": session.seeds.looks}))
 
 
 def for_claims(session: Session, ids: Sequence[str]) -> tuple[Task, ...]:
@@ -420,7 +358,7 @@ def train(lab: Lab, tasks: Sequence[Task], how: How) -> Table:
 def run(session: Session, planned: Planned, how: How) -> bool:
     """Register the claims, then do a study's missing runs; its wall time is kept, also when interrupted."""
     register(session)
-    _write_seeds(session)
+    seeding.write(session.home, session.seeds)
     if not planned.todo.todo:
         return True
     with wall.measured(session.folder, len(planned.places)):
@@ -499,17 +437,6 @@ def facts(session: Session, table: Table | None = None) -> dict[str, Any]:
     }
 
 
-def _looked(looks: Sequence[tuple[int, Sequence[str]]]) -> str:
-    """At which levels verdicts were given, and which arms have more seeds than the others."""
-    levels = sequential.levels()
-    every = "every arm, or the scale's own where these are more"
-    steps = [f"{n} for {', '.join(arms) or every} (p below {levels[n]:g})" for n, arms in looks if n in levels]
-    return (
-        f"Seeds were added in looks: {'; '.join(steps)}. A claim has the verdict of the first look that decides it; "
-        f"together the looks err no more often than one at {ALPHA:g}."
-    )
-
-
 MIXABLE = {"saccade", "commit", "clean", "torch", "cpu", "threads", "kernels", "device"}
 
 
@@ -527,7 +454,7 @@ def _remarks(session: Session, environments: Sequence[Mapping[str, Any]], table:
             "--until decided adds seeds with the error rate spent over the looks."
         )
     if session.seeds.looks:
-        out.append(_looked(session.seeds.looks))
+        out.append(seeding.in_words(session.seeds.looks))
     if session.recipe:
         out.append(f"Not the planned study: the recipe of every arm was changed ({session.recipe!r}).")
     out += [
