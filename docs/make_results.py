@@ -40,7 +40,8 @@ def page() -> str:
         "Open means: no verdict, with the reason beside it. A verdict needs at least five seeds, models that have "
         "learned, and a contrast that no longer moves with training ([how](docs/statistics.md)); where seeds were "
         "added after a first look, the study's report says at which levels the looks decide. *Family* joins claims "
-        "that rest on one observation. *Required* counts the requirements that were met.",
+        "that rest on one observation. *Required* counts the requirements that were met. A claim that lacks seeds gets "
+        "them with `saccade run STUDY --scale large --until decided --claims ID`.",
         "\n".join(studies(known)),
         "## What the papers did not know",
         "Measurements, not verdicts: nobody planned them, and no requirement of learning or settling was applied. The "
