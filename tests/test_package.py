@@ -24,6 +24,7 @@ DATA = (
     "layers/kernels/paste.c",
     "layers/kernels/rows.h",
     "layers/kernels/product.h",
+    "layers/kernels/tile.h",
     "layers/kernels/attention.h",
     "shipped/cnn_x64.safetensors",
     "shipped/cnn_x64.json",

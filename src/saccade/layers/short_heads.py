@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from saccade.layers import kernels
 
 WIDEST = 16  # the kernel takes half the time of `Recompute` at this width; wider is not tried
-STEP = 16  # the kernel wants rows of a multiple of this many tokens
+STEP = 32  # the kernel wants rows of a multiple of this many tokens
 LOG2_E, LN_2 = 1.4426950408889634, 0.6931471805599453  # both fast paths work in powers of two
 FEWEST = 64  # below this many tokens the dense map fits in cache anyway
 

@@ -1,6 +1,5 @@
-/* Products of small matrices that lie in a near cache, eight floats at a time, and what such kernels need around them.
- *
- * Up to six rows by two vectors of sums stay in registers: twelve independent sums hide the latency of an addition.
+/* Products of small matrices that lie in a near cache, eight floats at a time (sixteen where the machine has such vectors),
+ * and what such kernels need around them.
  */
 #include "powers.h"
 
@@ -15,41 +14,44 @@ INLINE vec load(const float *from) { return *(const vec *)from; }
 INLINE void store(float *to, vec x) { *(vec *)to = x; }
 static inline int whole(int n) { return (n + LANES - 1) / LANES * LANES; }
 
-/* c[y][l] = sum_t a(y, t) b[t][l] for m rows and v vectors, both constants, or added to c. a(y, t) is at y ay + t at. */
-INLINE void tile(const int add, const int m, const int v, float *c, long cs, const float *a, long ay, long at,
-                 const float *b, long bs, int depth) {
-    vec sum[DEEP][2];
-    for (int y = 0; y < m; y++)
-        for (int x = 0; x < v; x++) sum[y][x] = add ? load(c + y * cs + x * LANES) : (vec){0};
-    for (int t = 0; t < depth; t++, a += at, b += bs) {
-        vec row[2];
-        for (int x = 0; x < v; x++) row[x] = load(b + x * LANES);
-        for (int y = 0; y < m; y++)
-            for (int x = 0; x < v; x++) sum[y][x] += row[x] * a[y * ay];
+#define VEC vec
+#define NAME(what) what
+#include "tile.h"
+#undef VEC
+#undef NAME
+
+#ifdef __AVX512F__ /* half as many of these do the same work: rows of 8 alone ran behind torch's own products */
+typedef float wide_vec __attribute__((vector_size(8 * LANES), aligned(4), may_alias));
+#define VEC wide_vec
+#define NAME(what) wide_##what
+#include "tile.h"
+#undef VEC
+#undef NAME
+#endif
+
+/* c[y][l] = sum_t a(y, t) b[t][l], or added to c, for m rows and n columns, a multiple of LANES. */
+INLINE void columns(const int add, int m, int n, int depth, float *c, long cs, const float *a, long ay, long at,
+                    const float *b, long bs) {
+#ifdef __AVX512F__
+    for (; n >= 4 * LANES; n -= 4 * LANES, c += 4 * LANES, b += 4 * LANES)
+        wide_rows(add, 2, m, c, cs, a, ay, at, b, bs, depth);
+    if (n >= 2 * LANES) {
+        wide_rows(add, 1, m, c, cs, a, ay, at, b, bs, depth);
+        n -= 2 * LANES, c += 2 * LANES, b += 2 * LANES;
     }
-    for (int y = 0; y < m; y++)
-        for (int x = 0; x < v; x++) store(c + y * cs + x * LANES, sum[y][x]);
+#else
+    for (; n >= 2 * LANES; n -= 2 * LANES, c += 2 * LANES, b += 2 * LANES)
+        rows(add, 2, m, c, cs, a, ay, at, b, bs, depth);
+#endif
+    if (n) rows(add, 1, m, c, cs, a, ay, at, b, bs, depth);
 }
 
-INLINE void rows(const int add, const int v, int m, float *c, long cs, const float *a, long ay, long at,
-                 const float *b, long bs, int depth) {
-    for (; m >= DEEP; m -= DEEP, c += DEEP * cs, a += DEEP * ay) tile(add, DEEP, v, c, cs, a, ay, at, b, bs, depth);
-    if (m == 5) tile(add, 5, v, c, cs, a, ay, at, b, bs, depth);
-    if (m == 4) tile(add, 4, v, c, cs, a, ay, at, b, bs, depth);
-    if (m == 3) tile(add, 3, v, c, cs, a, ay, at, b, bs, depth);
-    if (m == 2) tile(add, 2, v, c, cs, a, ay, at, b, bs, depth);
-    if (m == 1) tile(add, 1, v, c, cs, a, ay, at, b, bs, depth);
-}
-
-/* The same for any number of rows, and for n columns, a multiple of LANES. */
 static void set(int m, int n, int depth, float *c, long cs, const float *a, long ay, long at, const float *b, long bs) {
-    for (; n >= 2 * LANES; n -= 2 * LANES, c += 2 * LANES, b += 2 * LANES) rows(0, 2, m, c, cs, a, ay, at, b, bs, depth);
-    if (n) rows(0, 1, m, c, cs, a, ay, at, b, bs, depth);
+    columns(0, m, n, depth, c, cs, a, ay, at, b, bs);
 }
 
 static void add(int m, int n, int depth, float *c, long cs, const float *a, long ay, long at, const float *b, long bs) {
-    for (; n >= 2 * LANES; n -= 2 * LANES, c += 2 * LANES, b += 2 * LANES) rows(1, 2, m, c, cs, a, ay, at, b, bs, depth);
-    if (n) rows(1, 1, m, c, cs, a, ay, at, b, bs, depth);
+    columns(1, m, n, depth, c, cs, a, ay, at, b, bs);
 }
 
 /* to[d][j] = factor from[j][d] for m rows j and n columns d; rows of `to` are S long, with zeros behind the m. */

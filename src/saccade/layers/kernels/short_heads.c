@@ -1,6 +1,6 @@
 /* Softmax attention for heads of a few channels: o = softmax2(q k^T) v, one (sample, head) after another.
  *
- * Every array is (heads, W, S), channel-major; S is T, the tokens, with zeros up to the next multiple of 16. q comes
+ * Every array is (heads, W, S), channel-major; S is T, the tokens, with zeros up to the next multiple of 32. q comes
  * scaled by log2(e) / sqrt(W): powers of two are cheaper than powers of e. Nothing of size T x T is written: the
  * backward pass computes the probabilities again from `norm`, the log2 of the row's sum. W is set by the build.
  *
@@ -12,7 +12,9 @@
 #include "powers.h"
 
 enum { ROWS = 32, LINE = 64, FEW = W <= 6 ? W : 4 }; /* FEW channels: their 2 FEW sums fit in 16 registers */
-#ifdef __AVX__
+#if defined(__AVX512F__)
+#define LANES 16
+#elif defined(__AVX__)
 #define LANES 8
 #else
 #define LANES 4
@@ -144,14 +146,14 @@ static void backward_head(const float *restrict q, const float *restrict k, cons
 }
 
 void forward(const float *q, const float *k, const float *v, float *o, float *norm, int heads, int T) {
-    long S = (T + 15L) / 16 * 16;
+    long S = (T + 31L) / 32 * 32;
     for (long h = 0, at = 0; h < heads; h++, at += W * S)
         forward_head(q + at, k + at, v + at, o + at, norm + h * S, T, S);
 }
 
 void backward(const float *q, const float *k, const float *v, const float *o, const float *norm, const float *go,
               float *gq, float *gk, float *gv, int heads, int T) {
-    long S = (T + 15L) / 16 * 16;
+    long S = (T + 31L) / 32 * 32;
     for (long h = 0, at = 0; h < heads; h++, at += W * S)
         backward_head(q + at, k + at, v + at, o + at, norm + h * S, go + at, gq + at, gk + at, gv + at, T, S);
 }

@@ -1,6 +1,6 @@
 /* What a transformer does to each token by itself: layer norm, linear map, GELU, linear map, a sum; and all gradients.
  *
- * A few rows at a time go through all of it and stay in cache. Weights are packed once a call into panels of 16 columns.
+ * A few rows at a time go through all of it and stay in cache. Weights are packed once a call into panels of columns.
  * Rows of intermediate results are filled up to whole vectors, so that any width will do. Sums over rows run in the order
  * of the rows: the same bits every time.
  */
@@ -8,7 +8,11 @@
 #include <string.h>
 #include "product.h"
 
+#ifdef __AVX512F__
+enum { PANEL = 32 }; /* two vectors */
+#else
 enum { PANEL = 16 };
+#endif
 
 static int least(int a, int b) { return a < b ? a : b; }
 static int panels(int n) { return (n + PANEL - 1) / PANEL * PANEL; }
@@ -31,9 +35,8 @@ static void pack(float *to, const float *w, int O, int I) {
 /* c = a p for m rows of a, `depth` wide, and n columns of packed p; rows of c are whole(n) long. */
 static void product(float *c, int m, int n, int depth, const float *a, long stride, const float *p) {
     int wide = whole(n);
-    for (; n > LANES; n -= PANEL, c += PANEL, p += (long)depth * PANEL)
-        rows(0, 2, m, c, wide, a, stride, 1, p, PANEL, depth);
-    if (n > 0) rows(0, 1, m, c, wide, a, stride, 1, p, PANEL, depth);
+    for (; n > 0; n -= PANEL, c += PANEL, p += (long)depth * PANEL)
+        set(m, whole(least(PANEL, n)), depth, c, wide, a, stride, 1, p, PANEL);
 }
 
 /* Rows of whole vectors, with zeros at their ends. */
