@@ -12,14 +12,15 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks import explorer, lab, load, page, processes, scaling, trees
-from benchmarks.measure import FRESH_PAGES
+from benchmarks import explorer, lab, load, machine, page, processes, scaling, trees
+from benchmarks.measure import FRESH_PAGES, gemm_speed
 
 Row = dict[str, Any]
 PARTS = (
     "lab",
     "explorer",
     "arms",
+    "machine",
     "profiles",
 )  # what can be measured by itself, on a machine that is idle for a few minutes only
 
@@ -47,6 +48,7 @@ def run(quick: bool, only: str, tell: Callable[[str], None]) -> Row:
         "kept": [],
         "explorer": [],
         "arms": [],
+        "whole": [],
         "scaling": [],
         "cost_model": [],
     }
@@ -92,6 +94,9 @@ def run(quick: bool, only: str, tell: Callable[[str], None]) -> Row:
         for row in inside("arms", one_thread, quick, only):
             found["arms"].append(row)
             tell(page.arm(row))
+        for row in machine.measured(only):
+            found["whole"].append(row)
+            tell(page.on_machine(row))
     if not quick and not only:  # where large buffers come and go, the allocator's policy decides much of the ratio
         for again in ("thesis", "SAN"):
             lines = inside("time", processes.ONE_THREAD, True, again)
@@ -139,6 +144,11 @@ def renew(part: str, to: Path, made: Path | None, before: str = "", only: str = 
         again = {(row["study"], row["arm"]): row for row in rows}
         if only:  # those measured again take their places among the others
             rows = [again.get((row["study"], row["arm"]), row) for row in found["arms"]]
+    elif part == "machine":
+        part = "whole"
+        for row in machine.measured(only):
+            rows.append(row)
+            print(page.on_machine(row), flush=True)
     elif part == "profiles":
         lines = inside("time", dict.fromkeys(processes.THREADS, "1"), False, "profile: ")
         for row in (line["row"] for line in lines if "row" in line):
@@ -153,9 +163,10 @@ def renew(part: str, to: Path, made: Path | None, before: str = "", only: str = 
         found["rows"] = among(found["rows"], rows)
     else:
         found[part] = rows
-    found["renewed"] = {**found.get("renewed", {}), part: time.strftime("%Y-%m-%d", time.gmtime())}
+    told = {"day": time.strftime("%Y-%m-%d", time.gmtime()), "cpu": page.machine()["cpu"], "gemm": gemm_speed()}
+    found["renewed"] = {**found.get("renewed", {}), part: told}
     write(found, to)
-    if unequal := [r["name"] for r in rows if not r.get("is_equal", True)]:
+    if unequal := [r.get("name", r.get("arm")) for r in rows if not r.get("is_equal", True)]:
         raise SystemExit(f"not the same function: {', '.join(unequal)}")
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import arms, load, trees
+from benchmarks import machine as whole
 from saccade.lab import launch
 
 Row = Mapping[str, Any]
@@ -107,11 +108,17 @@ def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def arm(row: Row) -> str:
     """One arm of a study, as a line on a terminal."""
+    if not row.get("is_equal", True):
+        return f"{row['study']}: {row['arm']}: NOT EQUAL"
     return f"{row['study']}: {row['arm']}: {row['share']:.0%} of a matrix product, {row['ratio']:.2f}{busy(row)}"
 
 
 def _arms(rows: Sequence[Row]) -> str:
-    head = ("study", "arm", "batch", "MFLOP", "time", "of a matrix product", "core-hours", "plain modules")
+    rows = [r for r in rows if "computed" in r and "seconds" in r]  # older tables counted and compared otherwise
+    if not rows:
+        return "Not measured in this run."
+    head = ("study", "arm", "batch", "MFLOP", "time", "of a matrix product")
+    head = (*head, "MFLOP computed", "of a matrix product", "core-hours", "plain modules")
     body = [
         (
             r["study"],
@@ -120,6 +127,8 @@ def _arms(rows: Sequence[Row]) -> str:
             f"{r['flops'] / 1e6:.1f}",
             _seconds(r["seconds"]),
             f"{r['share']:.0%}",
+            f"{r['computed'] / 1e6:.1f}",
+            f"{r['share_computed']:.0%}",
             f"{r['images'] * r['seconds'] / 3600:.2f}",
             f"{r['ratio']:.2f}{busy(r)}",
         )
@@ -133,12 +142,46 @@ def _arms(rows: Sequence[Row]) -> str:
             "",
             "",
             f"**{t['share']:.0%}**",
+            "",
+            f"**{t['share_computed']:.0%}**",
             f"**{t['hours']:.1f}**",
             f"**{t['ratio']:.2f}**",
         )
-        for name, t in (arms.totals(rows).items() if rows else ())
+        for name, t in arms.totals(rows).items()
     ]
     return _markdown(head, body)
+
+
+def on_machine(row: Row) -> str:
+    """One arm on the whole machine, as a line on a terminal."""
+    return f"{row['study']}: {row['arm']}: {row['ratio']:.2f} times a script's images per second{busy(row)}"
+
+
+def _machine(rows: Sequence[Row]) -> str:
+    if not rows:
+        return "Not measured in this run."
+    head = ("study", "arm", "ours", "script", "its workers", "faster", "interval")
+    body = [
+        (
+            r["study"],
+            r["arm"],
+            _seconds(r["seconds"]),
+            _seconds(r["peer_seconds"]),
+            str(r["workers"]),
+            f"**{r['ratio']:.2f}**{busy(r)}",
+            f"{r['low']:.2f} to {r['high']:.2f}",
+        )
+        for r in rows
+    ]
+    body += [
+        (f"**{name}**", "all arms", _hours(t["hours"]), _hours(t["peer_hours"]), "", f"**{t['ratio']:.2f}**", "")
+        for name, t in whole.totals(rows).items()
+    ]
+    return _markdown(head, body)
+
+
+def _hours(value: float) -> str:
+    return f"{value:.1f} h"
 
 
 def tree(row: Row) -> str:
@@ -314,6 +357,7 @@ def document(found: Row) -> str:
         explorer=explorer + _renewed(found, "explorer") if found.get("explorer") else "Not measured in this run.",
         arms=_arms(found.get("arms", ())) + _renewed(found, "arms"),
         trees=_trees(found),
+        whole=_machine(found.get("whole", ())) + _renewed(found, "whole"),
         load=said["load"],
         most=load.MOST,
         unwatched=""
@@ -324,11 +368,17 @@ def document(found: Row) -> str:
 
 
 def _renewed(found: Row, part: str) -> str:
-    day = found.get("renewed", {}).get(part)
-    how = "arms --before DIR" if part == "trees" else part
+    """When a part was measured by itself, and on which machine, where that is another one."""
+    told = found.get("renewed", {}).get(part)
+    if not told:
+        return ""
+    day, cpu, gemm = (told, "", 0.0) if isinstance(told, str) else (told["day"], told["cpu"], told.get("gemm", 0.0))
+    how = {"trees": "arms --before DIR", "whole": "machine"}.get(part, part)
     rows, table = "The rows of the profile were measured by themselves", "This table was measured by itself"
+    where = f" on {cpu}" if cpu and cpu != found["machine"]["cpu"] else ""
+    rate = f", whose matrix product ran at {gemm / 1e9:.0f} GFLOP/s on one thread" if where and gemm else ""
     what = rows if part == "profiles" else table
-    return f"\n\n{what} on {day} (`python -m benchmarks --part {how}`)." if day else ""
+    return f"\n\n{what} on {day}{where}{rate} (`python -m benchmarks --part {how}`)."
 
 
 def _seconds(value: float) -> str:
@@ -383,12 +433,23 @@ helps whoever asks for much of it. The same rows with that policy on both sides:
 
 ## The arms of the studies
 
-One thread; per training image at the batch of the recipe. MFLOP: the forward pass as torch counts it without our
-kernels, times three. Core-hours: all runs of the arm at `large`, at most (a stopping rule ends many earlier). Plain
-modules: how many times longer the same arm takes without our kernels, fed by a `DataLoader` that makes one image at a
-time. Shares and ratios of a study are weighted by its core-hours.
+One thread; per training image at the batch of the recipe. MFLOP: the forward pass of the plain module as torch counts
+it, times three; and how fast these come, as a share of the rate of a matrix product. Where exact algebra leaves
+most of them out, as in a ViT of one layer, that share is above 1. MFLOP computed: the same for what is really done.
+Core-hours: all runs of the arm at `large`, at most (a stopping rule ends many earlier). Plain modules: how many times
+longer the same arm takes as one would write it: torch's own modules, every token and every map computed, torch's
+own optimiser, fed by a `DataLoader` that makes one image at a time. Logits and gradients of both are compared first.
+Shares and ratios of a study are weighted by its core-hours.
 
 {arms}
+
+### The whole machine
+
+How long a study's arms take on all cores: one process per core with one thread each, as the lab starts them, against
+one script with plain modules, torch's default number of threads and a `DataLoader` of 0 or 2 workers, whichever is
+faster for the arm. Wall time per image. That seeds of the smallest nets are trained in lock-step is not counted.
+
+{whole}
 
 ### Before and after
 
@@ -400,13 +461,12 @@ measured this time.
 
 {trees}
 
-The aims are half of the rate, weighted by core-hours, and twice as fast as plain modules; neither is shown to be
-reached. What limits, as far as it was profiled on a busy machine: linear maps of 32 to 288 channels over 500 to 8,000
-tokens ran at 38 to 84 GFLOP/s in torch's own calls where a product of 1024 by 1024 ran at 72, so they leave little. Of
-a step of ViT(64,1,3) before, they were half, attention a fifth and everything else a quarter. Of a ResNet's step
-convolutions of 8 to 64 channels are 71 % and batch norm with ReLU 19 %, of a ConvNet's 51 and 23 %, of CNN(10)'s
-convolutions 77 %: these are torch's own. The digits' attention spends two thirds in its kernel, which is bound by
-exponentials.
+The aims are half of the rate, with operations counted in the plain module and weighted by core-hours, and twice as fast
+as plain modules. What limits, as far as it was profiled on a busy machine with vectors of eight: linear maps of 32 to
+288 channels over 500 to 8,000 tokens ran at 38 to 84 GFLOP/s in torch's own calls where a product of 1024 by 1024 ran
+at 72, so they leave little. Of a ResNet's step convolutions of 8 to 64 channels are 71 % and batch norm with ReLU
+19 %, of a ConvNet's 51 and 23 %, of CNN(10)'s convolutions 77 %: these are torch's own. The digits' attention spends
+two thirds in its kernel, which is bound by exponentials.
 
 ## How it grows
 
@@ -456,6 +516,8 @@ the small models that come with the package.
 - **Small convolutions.** A convolution of a few channels, ReLU and max-pooling are one C function. Only the place that
   wins its window has a gradient, so three quarters of the backward pass are never done.
 - **Data.** Sets are uint8 tensors in memory, and a batch is indexed, composed and moved at once.
+- **Vectors.** The kernels' products take sixteen floats at a time where the processor can. With eight, as elsewhere,
+  they ran behind torch's own products there.
 - **Processes.** One process per core with one torch thread each; small models gain nothing from threads and
   lose much where another program wants the core.
 - **Lock-step.** What is left of a small model's step is mostly calls. Runs that differ in seed and data alone share

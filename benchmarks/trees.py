@@ -65,12 +65,11 @@ def measured(before: Path, only: str = "") -> Iterator[dict[str, Any]]:
         for study, arm, run, images in arms.planned():
             if (study, arm) not in known or not any(words in f"{study} {arm}" for words in only.split("|")):
                 continue
-            kind = (run.model, run.model_args, run.data, run.recipe.batch, run.recipe.optimizer)
-            if kind not in seen:
+            if (key := arms.kind(run)) not in seen:
                 with load.watched() as beside:
-                    seen[kind] = _compared((now, then), study, arm)
-                seen[kind] |= beside
-            yield {"study": study, "arm": arm, "images": images, **seen[kind]}
+                    seen[key] = _compared((now, then), study, arm)
+                seen[key] |= beside
+            yield {"study": study, "arm": arm, "images": images, **seen[key]}
     finally:
         now.close()
         then.close()

@@ -11,12 +11,14 @@ import pytest
 import torch
 
 from benchmarks import __main__ as bench
-from benchmarks import explorer, load, measure, nets, page, scaling, trees
+from benchmarks import arms, explorer, load, machine, measure, nets, page, plain, scaling, trees
 from benchmarks.measure import Pair, Timing, flops
 from benchmarks.pure import without_kernels
 from saccade import models
+from saccade.data.fetch import sources
 from saccade.layers import kernels
 from saccade.layers.kernels import neighbourhoods
+from saccade.spec import Recipe
 from saccade.training import cost
 
 
@@ -284,3 +286,77 @@ def test_fused_attention_is_counted():
     q = torch.randn(2, 3, 5, 4)
     work = flops(lambda: torch.nn.functional.scaled_dot_product_attention(q, q, q))
     assert work == 2 * 2 * (2 * 3 * 5 * 5 * 4)
+
+
+PLAIN = {
+    "basic_vit": {"dim": 16, "heads": 2, "depth": 2},
+    "vit": {"dim": 16, "heads": 2, "depth": 2},
+    "basic_cnn": {"width": 3},
+    "convnet": {"width": 4, "stages": (1, 1)},
+    "quadratic": {"dim": 12, "heads": 4, "depth": 2, "hidden": 8, "patch": 8},
+    "learned_relative": {"dim": 12, "heads": 4, "depth": 2, "hidden": 8, "patch": 8},
+    "mha_lenet": {"heads": 2},
+    "local_dw": {"size": "mini", "dynamic": False},
+}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_a_plain_module_is_the_same_function_and_counts_no_less(name):
+    ours = models.build(name, seed=0, **PLAIN[name]).double().eval()
+    plainly = plain.plain(ours).double().eval()
+    x, _ = nets.pictures(2, torch.float64)
+    assert plainly is not ours
+    with without_kernels(), torch.no_grad():
+        assert measure.difference([plainly(x)], [ours(x)]) < 1e-12
+        work = [flops(lambda net=net: net(x)) for net in (plainly, ours)]
+    assert work[0] > work[1] if name in ("basic_vit", "vit", "quadratic") else work[0] > 0.8 * work[1]
+    with torch.no_grad():
+        list(plainly.parameters())[-1].add_(1)
+        assert measure.difference([plainly(x)], [ours(x)]) > 1e-6  # of its own weights
+
+
+def test_a_plain_optimiser_is_the_recipes_own_without_fusing():
+    model = models.build("quadratic", seed=0, **PLAIN["quadratic"])
+    made = plain.optimizer(Recipe(images=1, optimizer="adamw", weight_decay=0.1), model)
+    assert isinstance(made, torch.optim.AdamW) and not any(group["fused"] for group in made.param_groups)
+    assert sorted(group["weight_decay"] for group in made.param_groups) == [0.0, 0.1]
+
+
+def test_the_faster_script_counts_on_the_whole_machine():
+    row = machine.compared([1.0, 2.0, 1.0], [[9.0, 9.0, 9.0], [3.0, 4.0, 3.0]])
+    assert (row["ratio"], row["workers"], row["low"], row["high"]) == (3.0, 2, 2.0, 3.0)
+    rows = [{"study": "a", "arm": "x", "images": 3600, **row}, {"study": "b", "arm": "y", "images": 7200, **row}]
+    rows[1] |= {"seconds": 1.0, "peer_seconds": 6.0}
+    found = machine.totals(rows)
+    assert found["a"]["ratio"] == 3.0 and found["all"] == {"hours": 3.0, "peer_hours": 15.0, "ratio": 5.0}
+    assert "| **all** | all arms | 3.0 h | 15.0 h |  | **5.00** |  |" in page._machine(rows)
+
+
+def test_shares_are_weighted_by_hours_and_rows_of_older_tables_are_left_out():
+    row = {"study": "a", "arm": "x", "batch": 4, "flops": 2e6, "computed": 1e6, "images": 3600, "seconds": 1.0}
+    row |= {"share": 0.8, "share_computed": 0.4, "ratio": 2.0, "peer_seconds": 2.0}
+    other = {**row, "arm": "y", "images": 1200, "share": 0.4, "share_computed": 0.4, "peer_seconds": 6.0}
+    total = arms.totals([row, other])["all"]
+    assert total["share"] == pytest.approx(0.7) and total["share_computed"] == pytest.approx(0.4)
+    assert total["ratio"] == pytest.approx(3.0)
+    old = {k: v for k, v in row.items() if k != "computed"}
+    assert page._arms([old]) == "Not measured in this run." and "| y |" in page._arms([old, other])
+
+
+def test_a_part_says_when_it_was_measured_on_another_machine():
+    found = {
+        "machine": {"cpu": "this"},
+        "renewed": {"lab": "2026-01-01", "whole": {"day": "2026-01-02", "cpu": "that"}},
+    }
+    assert "on 2026-01-01 (" in page._renewed(found, "lab") and not page._renewed(found, "arms")
+    assert "on 2026-01-02 on that (`python -m benchmarks --part machine`)" in page._renewed(found, "whole")
+    found["machine"]["cpu"] = "that"
+    assert "on 2026-01-02 (" in page._renewed(found, "whole")
+
+
+@pytest.mark.slow
+def test_processes_train_an_arm_on_the_whole_machine():
+    if any(sources.status(name).state != "ready" for name in ("mnist", "cifar10")):
+        pytest.skip("needs MNIST and CIFAR-10 in the cache")
+    (row,) = machine.measured("digits_on_backgrounds CNN, pooled")
+    assert row["ratio"] > 0 and row["workers"] in machine.LOADERS and row["images"] > 0
