@@ -91,7 +91,7 @@ def error(run: Run, images: Images) -> float:
         for made in (_same, plainly.plain):
             model, seen = made(_model(run, images)).double().eval(), x.clone().requires_grad_()
             logits = model(seen)
-            weights = list(model.parameters())
+            weights = [p for p in model.parameters() if p.requires_grad]
             given, *back = torch.autograd.grad(logits.square().sum(), [seen, *weights], allow_unused=True)
             found.append((logits, given, back))
     if all(given is not None for _, given, _ in found):  # passes through every layer, however its weights are stored

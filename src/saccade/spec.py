@@ -335,6 +335,13 @@ class Evidence:
     null: float = 0.0
     margin: float | None = None
 
+    @property
+    def fewest(self) -> int:
+        """Seeds behind it: of a claim made of parts, those of the sampled part that has fewest."""
+        if self.estimate.method == "exact":
+            return self.estimate.n
+        return min((part.fewest for part in self.parts if part.estimate.method != "exact"), default=self.estimate.n)
+
 
 @dataclass(frozen=True)
 class Met:

@@ -372,8 +372,8 @@ def _examine(study: Study, claim: Claim, results: Results, scale: str) -> _Found
     by_budget = _by_budget(claim, results, evidence) if claim.trained else ()
     if claim.trained:
         met = (*met, _settled(results, by_budget))
-    if evidence.estimate.n < MIN_PAIRS:
-        return _Found(claim, evidence, met, by_budget, *_too_few(claim, results.whole, evidence.estimate.n, again))
+    if evidence.fewest < MIN_PAIRS:
+        return _Found(claim, evidence, met, by_budget, *_too_few(claim, results.whole, evidence.fewest, again))
     failed = next((m for m in met if not m.met), None)
     if failed is not None:
         remark = f"{failed.found}; {takes(study.name, failed.reason, scale)}"

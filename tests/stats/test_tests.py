@@ -217,7 +217,10 @@ def test_all_of_takes_the_weakest_part():
 def test_all_of_counts_the_fewest_seeds_and_says_when_more_will_not_help():
     strong = stats.above({s: A[s] for s in (0, 1, 2)}, 0.1)
     weak, wrong = stats.greater(A, B, margin=0.02), stats.greater(B, A)
-    assert stats.all_of(strong, weak).estimate.n == 3
+    both = stats.all_of(strong, weak)
+    assert both.estimate == weak.estimate and weak.fewest == weak.estimate.n > 3  # an interval stands beside its own n
+    assert both.fewest == stats.all_of(both, weak).fewest == 3
+    assert stats.all_of(strong, stats.exact(-2, False)).fewest == stats.exact(-2, False).estimate.n
     assert stats.all_of(strong, weak).seeds_needed == weak.seeds_needed
     assert stats.all_of(weak, wrong).seeds_needed is None
     # All parts hold, yet the claim may stay open after correction for other claims.

@@ -140,22 +140,20 @@ def resting_on(before: Evidence, after: Evidence) -> list[int]:
 def all_of(*evidence: Evidence, note: str = "") -> Evidence:
     """Do all parts hold? Intersection–union: the largest p counts, and no correction is due.
 
-    The estimate is that of the weakest part; its n is the fewest seeds of any part that was sampled.
+    The estimate is that of the weakest part, with its own n; what all parts have is `Evidence.fewest`.
     """
     if not evidence:
         raise SaccadeError("all_of needs at least one part.")
     # Among equals a sampled part speaks before an exact one, so that too few seeds stay visible.
     weakest = max(evidence, key=lambda e: (e.p, e.estimate.method != "exact"))
-    shown = weakest.estimate
-    if shown.method != "exact":
-        shown = replace(shown, n=min(e.estimate.n for e in evidence if e.estimate.method != "exact"))
     against = min(1.0, len(evidence) * min(e.p_against for e in evidence))
     open_parts = [e for e in evidence if e.p >= ALPHA / 2] or [e for e in evidence if e.seeds_needed]
     needs = [e.seeds_needed for e in open_parts]
     needed = max((n for n in needs if n), default=None) if None not in needs else None
     method = f"all of {len(evidence)}; shown: {weakest.method}"
     limit = next((e.limit for e in evidence if e.limit), "")
-    return Evidence(shown, weakest.p, against, method, weakest.unit, needed, note or weakest.note, evidence, limit)
+    shown, note = weakest.estimate, note or weakest.note
+    return Evidence(shown, weakest.p, against, method, weakest.unit, needed, note, evidence, limit)
 
 
 def spread_greater(
