@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import explorer, lab, load, machine, page, processes, scaling, trees
-from benchmarks.measure import FRESH_PAGES, gemm_speed
+from benchmarks.measure import FRESH_PAGES
 
 Row = dict[str, Any]
 PARTS = (
@@ -163,7 +163,7 @@ def renew(part: str, to: Path, made: Path | None, before: str = "", only: str = 
         found["rows"] = among(found["rows"], rows)
     else:
         found[part] = rows
-    told = {"day": time.strftime("%Y-%m-%d", time.gmtime()), "cpu": page.machine()["cpu"], "gemm": gemm_speed()}
+    told = {"day": time.strftime("%Y-%m-%d", time.gmtime()), "cpu": page.machine()["cpu"]}
     found["renewed"] = {**found.get("renewed", {}), part: told}
     write(found, to)
     if unequal := [r.get("name", r.get("arm")) for r in rows if not r.get("is_equal", True)]:

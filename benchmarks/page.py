@@ -372,11 +372,13 @@ def _renewed(found: Row, part: str) -> str:
     told = found.get("renewed", {}).get(part)
     if not told:
         return ""
-    day, cpu, gemm = (told, "", 0.0) if isinstance(told, str) else (told["day"], told["cpu"], told.get("gemm", 0.0))
+    day, cpu = (told, "") if isinstance(told, str) else (told["day"], told["cpu"])
     how = {"trees": "arms --before DIR", "whole": "machine"}.get(part, part)
     rows, table = "The rows of the profile were measured by themselves", "This table was measured by itself"
     where = f" on {cpu}" if cpu and cpu != found["machine"]["cpu"] else ""
-    rate = f", whose matrix product ran at {gemm / 1e9:.0f} GFLOP/s on one thread" if where and gemm else ""
+    timed = next((r for r in found.get("arms", ()) if "share" in r), None) if part == "arms" else None
+    speed = timed["flops"] / timed["seconds"] / timed["share"] if timed else 0.0
+    rate = f", where a matrix product ran at {speed / 1e9:.0f} GFLOP/s" if where and speed else ""
     what = rows if part == "profiles" else table
     return f"\n\n{what} on {day}{where}{rate} (`python -m benchmarks --part {how}`)."
 
