@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import os
 import pickle
 import subprocess
 import sys
@@ -497,3 +498,20 @@ def test_power_law_refusals(sizes, errors, says):
 def test_bad_input_gets_a_sentence(call, says):
     with pytest.raises(SaccadeError, match=says):
         call()
+
+
+@pytest.mark.slow
+def test_fits_have_the_same_bits_whatever_the_processor():
+    """Published verdicts are compared to the byte, also on a machine whose numpy takes other paths."""
+    fit = (
+        "import math, random; from saccade import stats; r = random.Random(0); sizes = [128 * 2**i for i in range(9)];"
+        "rows = [[math.exp(r.gauss(0, 0.1)) * s**-0.4 for s in sizes] for _ in range(6)];"
+        "print(stats.power_law(sizes, rows), stats.curves.crossing(sizes, rows[:3], rows[3:], how='fit'))"
+    )
+    other = {"OPENBLAS_CORETYPE": "Prescott", "NPY_DISABLE_CPU_FEATURES": "X86_V3 X86_V4 AVX512_ICL AVX512_SPR"}
+    command = [sys.executable, "-W", "ignore", "-c", "import saccade.stats.curves; " + fit]
+    here, there = (
+        subprocess.run(command, env={**os.environ, **env}, capture_output=True, encoding="utf-8", check=True).stdout
+        for env in ({}, other)
+    )
+    assert here == there and "PowerLaw" in here

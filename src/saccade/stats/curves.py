@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from saccade.spec import Estimate, Evidence, SaccadeError, suggest
 from saccade.stats import LEVEL, ROUNDING, TooFewSeeds, above, curve_arrays, estimate, power_law
+from saccade.stats.tests import log
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
@@ -81,7 +82,7 @@ def crossing(
         )
     if how not in _CROSSINGS:
         raise SaccadeError(suggest("way to cross", how, _CROSSINGS))
-    found = _CROSSINGS[how](np.log(x), np.log(first), np.log(second))
+    found = _CROSSINGS[how](log(x), log(first), log(second))
     falls = [place for place, fell in found if fell]
     rises = [place for place, fell in found if not fell]
     places, direction = max((falls, "a falls below b"), (rises, "a rises above b"), key=lambda w: len(w[0]))
@@ -122,7 +123,7 @@ def find_peak(x: Sequence[float], errors: Any, *, alpha: float = 0.05, level: fl
     peak, left, right = _summit((rows.sum(axis=0) - rows) / (seeds - 1))
     sides = [estimate((rows[every, peak] - rows[every, valley]).tolist(), level) for valley in (left, right)]
     mine = _summit(rows)[0]
-    place = _geometric(np.log(at[mine]).tolist(), "t on log x, at least the grid's steps", level)
+    place = _geometric(log(at[mine]).tolist(), "t on log x, at least the grid's steps", level)
     halfway = np.sqrt(at[1:] * at[:-1])
     place = replace(
         place,
@@ -245,7 +246,7 @@ def threshold(x: Sequence[float], train_errors: Any, level: float = 0.01) -> Est
         return None
     first = stays[reached].argmax(axis=1)
     method = f"t on log x, {reached.sum()} of {len(rows)} seeds get there"
-    found = _geometric(np.log(at[first]).tolist(), method, LEVEL)
+    found = _geometric(log(at[first]).tolist(), method, LEVEL)
     earlier = 0.0 if (first == 0).any() else _geometric_mean(at[first - 1])
     return replace(found, low=min(found.low, earlier))
 
@@ -263,8 +264,8 @@ def _interpolated(x: FloatArray, a: FloatArray, b: FloatArray) -> list[tuple[flo
 
 
 def _fitted(x: FloatArray, a: FloatArray, b: FloatArray) -> list[tuple[float, bool]]:
-    sizes = np.exp(x).tolist()
-    first, second = power_law(sizes, np.exp(a)), power_law(sizes, np.exp(b))
+    sizes = [math.exp(v) for v in x]
+    first, second = (power_law(sizes, [[math.exp(v) for v in row] for row in rows]) for rows in (a, b))
     found = []
     for slope_a, slope_b, start_a, start_b in zip(
         first.exponents, second.exponents, first.log_prefactors, second.log_prefactors, strict=True
@@ -316,4 +317,4 @@ def _geometric(logs: Sequence[float], method: str, level: float) -> Estimate:
 
 
 def _geometric_mean(values: FloatArray) -> float:
-    return float(np.exp(np.log(values).mean()))
+    return math.exp(math.fsum(log(values)) / values.size)
