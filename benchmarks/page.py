@@ -441,7 +441,8 @@ most of them out, as in a ViT of one layer, that share is above 1. MFLOP compute
 Core-hours: all runs of the arm at `large`, at most (a stopping rule ends many earlier). Plain modules: how many times
 longer the same arm takes as one would write it: torch's own modules, every token and every map computed, torch's
 own optimiser, fed by a `DataLoader` that makes one image at a time. Logits and gradients of both are compared first.
-Shares and ratios of a study are weighted by its core-hours.
+Shares and ratios of a study are weighted by its core-hours. Here and below an arm with the model and batch of another
+shows the other's measurement.
 
 {arms}
 
@@ -458,8 +459,7 @@ faster for the arm. Wall time per image. That seeds of the smallest nets are tra
 The same steps by an older checkout and by this one, in processes that take turns, each with the environment that the
 lab gives its workers. Here torch's fused attention is counted too, which the table above left out when it was measured;
 and the matrix product of 512 by 512 that shares refer to is timed beside every turn, so that they hold on a busy
-machine. An arm with the model and batch of another shows the other's measurement; arms that are missing were not
-measured this time.
+machine. Arms that are missing were not measured this time.
 
 {trees}
 
