@@ -457,9 +457,8 @@ faster for the arm. Wall time per image. That seeds of the smallest nets are tra
 ### Before and after
 
 The same steps by an older checkout and by this one, in processes that take turns, each with the environment that the
-lab gives its workers. Here torch's fused attention is counted too, which the table above left out when it was measured;
-and the matrix product of 512 by 512 that shares refer to is timed beside every turn, so that they hold on a busy
-machine. Arms that are missing were not measured this time.
+lab gives its workers. Operations are those that are really done. The matrix product of 512 by 512 that shares refer to
+is timed beside every turn, so that they hold on a busy machine. Arms that are missing were not measured this time.
 
 {trees}
 
