@@ -141,9 +141,6 @@ def renew(part: str, to: Path, made: Path | None, before: str = "", only: str = 
         for row in inside("arms", dict.fromkeys(processes.THREADS, "1"), False, only):
             rows.append(row)
             print(page.arm(row), flush=True)
-        again = {(row["study"], row["arm"]): row for row in rows}
-        if only:  # those measured again take their places among the others
-            rows = [again.get((row["study"], row["arm"]), row) for row in found["arms"]]
     elif part == "machine":
         part = "whole"
         for row in machine.measured(only):
@@ -161,6 +158,9 @@ def renew(part: str, to: Path, made: Path | None, before: str = "", only: str = 
                 print(page.lab_line(row), flush=True)
     if part == "profiles":
         found["rows"] = among(found["rows"], rows)
+    elif only and part in ("arms", "whole"):  # those measured again take their places among the others
+        again = {(row["study"], row["arm"]): row for row in rows}
+        found[part] = [again.get((row["study"], row["arm"]), row) for row in found[part]]
     else:
         found[part] = rows
     told = {"day": time.strftime("%Y-%m-%d", time.gmtime()), "cpu": page.machine()["cpu"]}

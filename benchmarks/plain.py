@@ -41,6 +41,8 @@ def plain(model: nn.Module) -> nn.Module:
             if isinstance(layer := getattr(made, name), PatchAttention):
                 setattr(made, name, LibraryAttention(layer))
     for module in made.modules():
+        if hasattr(module, "channels_last"):
+            module.channels_last = False  # type: ignore[assignment]
         for kind, forward in FORWARDS.items():
             if isinstance(module, kind):
                 module.forward = functools.partial(forward, module)  # type: ignore[method-assign]

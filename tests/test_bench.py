@@ -201,6 +201,18 @@ def test_rows_measured_again_take_their_places_and_the_others_stay(monkeypatch, 
         bench.renew("profiles", tmp_path, None)
 
 
+def test_arms_measured_again_take_their_places(monkeypatch, tmp_path):
+    row = {"study": "a", "images": 3600, **machine.compared([1.0], [[2.0], [3.0]])}
+    found = {"machine": page.machine(), "rows": [], "absent": [], "lab": [], "gemm": 9e10, "seconds": 3.0}
+    found |= {"quick": False, "kept": [], "scaling": [], "cost_model": []}
+    found["whole"] = [{**row, "arm": "x"}, {**row, "arm": "y"}]
+    bench.write(found, tmp_path)
+    monkeypatch.setattr(machine, "measured", lambda only: iter([{**row, "arm": "y", "ratio": 7.0}]))
+    bench.renew("machine", tmp_path, None, only="y")
+    kept = json.loads((tmp_path / "results" / "bench.json").read_text())["whole"]
+    assert [(r["arm"], r["ratio"]) for r in kept] == [("x", 2.0), ("y", 7.0)]
+
+
 def test_rows_compare_real_functions():
     """The peer with the library's own attention is the same model as ours, and a changed one is noticed."""
     row = nets.thesis_net(2, False)
@@ -296,6 +308,9 @@ PLAIN = {
     "quadratic": {"dim": 12, "heads": 4, "depth": 2, "hidden": 8, "patch": 8},
     "learned_relative": {"dim": 12, "heads": 4, "depth": 2, "hidden": 8, "patch": 8},
     "mha_lenet": {"heads": 2},
+    "resnet18": {"width": 8},
+    "resnet50": {"width": 8, "stages": (1, 1), "stem": "half"},
+    "conv_stem_vit": {"dim": 12, "heads": 2, "depth": 1, "hidden": 8, "patch": 8, "width": 8},
     "local_dw": {"size": "mini", "dynamic": False},
 }
 

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from saccade.arguments import Chance, Depth, Width
 from saccade.layers.few_tokens import attend_apart
+from saccade.layers.layout import FEWEST, channels_last
 from saccade.layers.passes import Passes, switches
 from saccade.layers.token_maps import linear, mlp
 from saccade.models.resnet18 import BasicBlock
@@ -74,7 +75,7 @@ class ConvStemViT(nn.Module):
         self, classes: int, passes: Passes, dim: int, side: int, stem: nn.Module, width: int, patch: int, noise: bool
     ) -> None:
         super().__init__()
-        self.patch, self.noise = patch, noise
+        self.patch, self.noise, self.channels_last = patch, noise, width >= FEWEST
         self.stem, self.embed = stem, nn.Linear(width * patch**2, dim)
         self.positions = nn.Parameter(torch.randn(1 + side**2, dim))
         self.passes, self.head = passes, nn.Linear(dim, classes)
@@ -82,6 +83,7 @@ class ConvStemViT(nn.Module):
     def tokens(self, x: Tensor) -> Tensor:
         if x.shape[-2:] != (SIDE, SIDE):
             raise SaccadeError(f"this model reads {SIDE}x{SIDE} images, not {x.shape[-2]}x{x.shape[-1]}.")
+        x = channels_last(x) if self.channels_last else x
         x = rearrange(self.stem(x), "n c (h p) (w q) -> n (h w) (c p q)", p=self.patch, q=self.patch)
         extra = torch.rand_like(x[:, :1]) if self.noise else torch.zeros_like(x[:, :1])
         return self.embed(torch.cat([extra, x], 1)) + self.positions

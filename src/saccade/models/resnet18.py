@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from saccade.arguments import Width
+from saccade.layers.layout import FEWEST, channels_last
 from saccade.registry import model
 
 
@@ -43,6 +44,11 @@ class ResNet18(nn.Sequential):
         for layer in self.modules():
             if isinstance(layer, nn.Conv2d):
                 nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
+        self.channels_last = width >= FEWEST
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = super().forward(channels_last(x) if self.channels_last else x)
+        return y
 
 
 @model(family="cnn", dial="width")

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from saccade.arguments import Depth, Range, Width
+from saccade.layers.layout import FEWEST, channels_last
 from saccade.registry import model
 
 EXPANSION = 4
@@ -49,7 +50,10 @@ class ResNet(nn.Module):
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
+        self.channels_last = width >= FEWEST
+
     def forward(self, x: Tensor) -> Tensor:
+        x = channels_last(x) if self.channels_last else x
         return self.head(self.blocks(self.stem(x)).mean((2, 3)))
 
 
