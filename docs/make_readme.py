@@ -56,8 +56,11 @@ def _older(says: str) -> str:
     return "out of reach at this scale" if says.startswith("needs ") else ""
 
 
+SEVERAL = {"holds": "hold", "does not hold": "do not hold"}
+
+
 def listed(counts: Counter[str]) -> str:
-    parts = [f"{counts[s]} {s if counts[s] != 1 or s != 'holds' else 'holds'}" for s in CLOSED if counts[s]]
+    parts = [f"{counts[s]} {s if counts[s] == 1 else SEVERAL.get(s, s)}" for s in CLOSED if counts[s]]
     return ", ".join([*parts, f"{counts['open']} open"])
 
 
