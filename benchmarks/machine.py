@@ -7,11 +7,8 @@ with 2 workers, whichever is faster for the arm. All run for the same time, in t
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,44 +16,12 @@ from typing import Any
 
 from benchmarks import load
 from benchmarks.measure import interval
-from benchmarks.processes import ONE_THREAD, THREADS
+from benchmarks.processes import ONE_THREAD, Trainer
 from saccade.lab import launch
 
 ROUNDS, SECONDS = 5, 0.5
+MODULE = "benchmarks.machine"
 LOADERS = (0, 2)  # workers of the script's DataLoader
-
-
-class Trainer:
-    """A process that trains one arm at a time: ours, or a script with so many workers."""
-
-    def __init__(self, side: str, env: Mapping[str, str]) -> None:
-        clean = {k: v for k, v in os.environ.items() if k not in THREADS and not k.startswith("MALLOC_")}
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.machine", side],
-            env={**clean, **env},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            encoding="utf-8",
-        )
-
-    def ask(self, study: str, arm: str, seconds: float) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps({"arm": [study, arm], "seconds": seconds}) + "\n")
-        self.process.stdin.flush()
-
-    def answer(self) -> dict[str, Any]:
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        if not line:
-            raise RuntimeError("a training process of the benchmark ended early; its message is above")
-        told: dict[str, Any] = json.loads(line)
-        return told
-
-    def close(self) -> None:
-        assert self.process.stdin is not None
-        with contextlib.suppress(OSError):
-            self.process.stdin.close()
-        self.process.wait()
 
 
 def measured(only: str = "") -> Iterator[dict[str, Any]]:
@@ -64,8 +29,8 @@ def measured(only: str = "") -> Iterator[dict[str, Any]]:
     from benchmarks import arms
 
     seen: dict[Any, dict[str, Any]] = {}
-    sides = [[Trainer("ours", ONE_THREAD) for _ in range(launch.cores())]]
-    sides += [[Trainer(f"script:{workers}", {})] for workers in LOADERS]
+    sides = [[Trainer((MODULE, "ours"), ONE_THREAD) for _ in range(launch.cores())]]
+    sides += [[Trainer((MODULE, f"script:{workers}"), {})] for workers in LOADERS]
     try:
         for study, arm, run, images in arms.planned():
             if only not in f"{study} {arm}":
@@ -94,7 +59,7 @@ def _compared(sides: Sequence[Sequence[Trainer]], study: str, arm: str) -> dict[
 def together(side: Sequence[Trainer], study: str, arm: str, seconds: float) -> float:
     """Seconds per image of processes that train at the same time."""
     for trainer in side:
-        trainer.ask(study, arm, seconds)
+        trainer.ask(json.dumps({"arm": [study, arm], "seconds": seconds}))
     return 1 / sum(told["images"] / told["seconds"] for told in [trainer.answer() for trainer in side])
 
 

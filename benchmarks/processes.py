@@ -23,12 +23,12 @@ ONE_THREAD = {**launch.ALLOCATOR, **dict.fromkeys(THREADS, "1")}  # what the lau
 
 
 class Trainer:
-    """A process of benchmarks.steps. `env` is added to an environment in which nobody set thread counts."""
+    """A module as a process that answers lines. `env` is added to an environment in which nobody set thread counts."""
 
-    def __init__(self, kind: str, seed: int, env: Mapping[str, str]) -> None:
+    def __init__(self, words: Sequence[str], env: Mapping[str, str]) -> None:
         clean = {k: v for k, v in os.environ.items() if k not in THREADS and not k.startswith("MALLOC_")}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.steps", kind, str(seed)],
+            [sys.executable, "-m", *words],
             env={**clean, **env},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -58,7 +58,7 @@ class Trainer:
 
 @contextlib.contextmanager
 def trainers(*wanted: tuple[str, int, Mapping[str, str]]) -> Iterator[list[Trainer]]:
-    made = [Trainer(*each) for each in wanted]
+    made = [Trainer(("benchmarks.steps", kind, str(seed)), env) for kind, seed, env in wanted]
     try:
         yield made
     finally:
