@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from benchmarks.measure import Pair, difference
 from benchmarks.pure import without_kernels
 from saccade.layers import kernels
-from saccade.layers.content_attention import ContentAttention
+from saccade.layers.content_attention import ContentAttention, Keys
 from saccade.layers.conv_pool import conv_relu_pool
 from saccade.layers.local_aggregation import aggregate, unfolded
 from saccade.layers.pairwise_attention import PairwiseAttention
@@ -41,11 +41,11 @@ def numbers(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(0), dtype=dtype).requires_grad_()
 
 
-def by_map(layer: nn.Module, x: Tensor) -> Tensor:
+def by_map(layer: nn.Module, x: Tensor, keys: Keys | None = None) -> Tensor:
     """The dense path: the whole map of probabilities, heads side by side, one linear map."""
     assert isinstance(layer, Layer)
-    p = layer.probabilities(x) if isinstance(layer, ContentAttention) else layer.probabilities(*x.shape[1:3])
-    return dense(x.flatten(1, 2), p, layer.value.weight, layer.value.bias).view(*x.shape[:3], -1)
+    p = layer.probabilities(x, keys) if isinstance(layer, ContentAttention) else layer.probabilities(*x.shape[1:3])
+    return dense(x.flatten(1, 2), p, layer.value.folded(), layer.value.bias).view(*x.shape[:3], -1)
 
 
 def as_is(layer: nn.Module, x: Tensor) -> Tensor:

@@ -15,10 +15,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from benchmarks.layers import by_map
 from benchmarks.nets import LibraryAttention, PlainViT
 from saccade.layers.content_attention import ContentAttention
 from saccade.layers.depthwise import Depthwise
-from saccade.layers.position_attention import LearnedPositionAttention, QuadraticAttention, dense
+from saccade.layers.position_attention import LearnedPositionAttention, QuadraticAttention
 from saccade.models.basic_cnn import BasicCNN
 from saccade.models.basic_vit import BasicViT
 from saccade.models.convnet import ConvNet
@@ -55,16 +56,6 @@ def optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
     return type(ours)([{**group, "fused": None} for group in ours.param_groups], recipe.lr)
 
 
-def _by_positions(layer: Any, x: Tensor) -> Tensor:
-    p = layer.probabilities(*x.shape[1:3])
-    return dense(x.flatten(1, 2), p, layer.value.folded(), layer.value.bias).view(*x.shape[:3], -1)
-
-
-def _by_content(layer: Any, x: Tensor, keys: Any = None) -> Tensor:
-    p = layer.probabilities(x, keys)
-    return dense(x.flatten(1, 2), p, layer.value.folded(), layer.value.bias).view(*x.shape[:3], -1)
-
-
 def _convolved(layer: Any, x: Tensor) -> Tensor:
     """The static depth-wise mixing of every map as torch's grouped convolution, where one kernel serves all places."""
     if layer.generate is not None or not layer.shared:
@@ -93,9 +84,9 @@ def _convnet(net: Any, x: Tensor) -> Tensor:
 
 
 FORWARDS: dict[type[nn.Module], Any] = {
-    QuadraticAttention: _by_positions,
-    LearnedPositionAttention: _by_positions,
-    ContentAttention: _by_content,
+    QuadraticAttention: by_map,
+    LearnedPositionAttention: by_map,
+    ContentAttention: by_map,
     Depthwise: _convolved,
     BasicCNN: _cnn,
     ConvNet: _convnet,
