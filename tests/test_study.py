@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from saccade import stats
-from saccade.lab.table import Table
+from saccade.lab.table import Table, slope_per_seed
 from saccade.spec import Paper, Reason, SaccadeError, Says, Settings
-from saccade.study import MIN_PAIRS, Choice, Claim, Learned, Results, Study, arms_of, claim, in_use, judge, learned
+from saccade.study import MIN_PAIRS, Choice, Claim, Learned, Results, Study, claim, groups_of, in_use, judge, learned
 
 PAPER = Paper("someone 2020")
 TRAINED = (learned("A", 0.95),)
@@ -306,9 +306,56 @@ def test_declared_numbers_reach_the_test_and_the_sentence():
     assert test.evidence(world(1.0).whole).null == 0.03
 
 
-def test_the_arms_of_a_claim_are_those_that_change_it():
-    more = Table(world(1.0).whole.rows + rows("contrast", numbers(5.0), arm="B"))
-    assert arms_of(a_study(contrast).claims[0], more) == {"A"}
+def by_run(*series):
+    """Rows of several arms or sizes, each with a run of its own for every seed."""
+    return Table(
+        tuple(
+            {"metric": "x", "arm": arm, "p": p, "seed": seed, "value": value, "run": f"{arm}{p}-{seed}"}
+            for arm, p, values in series
+            for seed, value in enumerate(values)
+        )
+    )
+
+
+def groups(claim, table):
+    return groups_of(claim, table, {r["run"]: r["run"].partition("-")[0] for r in table})
+
+
+A_LITTLE, MUCH, NONE = (0.0, 1.0, 0.5, 0.8, -0.2), (4.0, 4.1, 4.2, 3.9, 4.0), (0.1, -0.1, 0.3, 0.0, -0.2)
+
+
+def test_a_claim_gets_seeds_of_the_runs_that_it_rests_on_and_of_no_other_size_or_arm():
+    @claim("T", "s", tested="above 0", trained=False)
+    def test(table):
+        return stats.above(table.series("x", arm="A", p=2), 0.0)
+
+    table = by_run(("A", 1, MUCH), ("A", 2, A_LITTLE), ("B", 2, MUCH))
+    assert groups(test, table) == {"A2"}
+
+
+@claim("T", "s", tested="A above B, B above C", trained=False)
+def of_three_arms(table):
+    a, b, c = (table.series("x", arm=arm) for arm in "ABC")
+    return stats.all_of(stats.greater(a, b), stats.all_of(stats.greater(b, c)))
+
+
+def test_a_size_that_moves_no_slope_gets_its_seeds_too():
+    @claim("T", "s", tested="the slope is above 0", trained=False)
+    def test(table):
+        return stats.above(slope_per_seed(table.curve("x", "p", arm="A")), 0.0)
+
+    table = by_run(("A", 1, NONE), ("A", 2, NONE), ("A", 3, MUCH))  # the value in the middle has no weight
+    assert groups(test, table) == {"A1", "A2", "A3"}
+
+
+def test_a_claim_made_of_parts_gets_seeds_of_all_of_them_while_they_hold():
+    table = by_run(("A", 1, MUCH), ("B", 1, A_LITTLE), ("C", 1, NONE))
+    assert groups(of_three_arms, table) == {"A1", "B1", "C1"}
+
+
+def test_a_claim_that_one_part_speaks_against_gets_seeds_of_that_part():
+    table = by_run(("A", 1, MUCH), ("B", 1, A_LITTLE), ("C", 1, MUCH))
+    assert groups(of_three_arms, table) == {"B1", "C1"}
 
 
 def test_choices_are_checked():

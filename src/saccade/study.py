@@ -533,19 +533,42 @@ def _more_seeds(claim: Claim, evidence: Evidence, side: float, small: float | No
     return Reason.TOO_FEW_SEEDS, f"about {max(need, n + 1)} needed, {n} run{way}"
 
 
-def arms_of(claim: Claim, table: Table) -> set[str]:
-    """The arms that a claim's evidence rests on: those without which it comes out otherwise."""
+def groups_of(claim: Claim, table: Table, group: Mapping[str, str]) -> set[str]:
+    """What a claim would get more seeds of; `group` names, for a run, those that differ from it in their seed alone.
 
-    def outcome(rows: Table) -> Any:
-        try:
-            found = claim.evidence(rows)
-        except SaccadeError as error:
-            return str(error)
-        return found.estimate, found.p, found.p_against
+    Asked of a table with twice the seeds, the new ones with the values of the old: a group counts when the evidence
+    comes out otherwise without its new seeds. A claim made of parts that one of them speaks against is decided by that
+    part, so that only what the part rests on counts.
+    """
+    way, arms = _way(claim.evidence(table)), arms_asked(claim, table)
+    shift = 1 + max((int(r["seed"]) for r in table), default=0)
+    new: dict[str, list[Mapping[str, Any]]] = {}
+    for row in table:
+        if row.get("arm") in arms and row["run"] in group:
+            new.setdefault(group[row["run"]], []).append({**row, "seed": row["seed"] + shift})
 
-    whole = outcome(table)
-    arms = set(table.values("arm"))
-    return {arm for arm in arms if outcome(table.at(arm=arms - {arm})) != whole}
+    def outcome(without: str = "") -> list[Any]:
+        rows = (row for name, more in new.items() if name != without for row in more)
+        return [(e.estimate, e.p, e.p_against) for e in _deciding(claim.evidence(Table((*table, *rows))), way)]
+
+    whole = outcome()
+    return {name for name in new if outcome(name) != whole}
+
+
+def _way(evidence: Evidence) -> list[int]:
+    """The numbers that lead to the one part that speaks most against a claim; none where all its parts count."""
+    found = []
+    while evidence.parts and len(on := stats.resting_on(evidence, evidence)) == 1:
+        found += on
+        evidence = evidence.parts[on[0]]
+    return found
+
+
+def _deciding(evidence: Evidence, way: Sequence[int]) -> tuple[Evidence, ...]:
+    """The parts at the end of the way, all the way down."""
+    for number in way:
+        evidence = evidence.parts[number]
+    return tuple(e for part in evidence.parts for e in _deciding(part, ())) or (evidence,)
 
 
 def with_registration(verdicts: Sequence[Verdict], registered: Mapping[str, str]) -> tuple[Verdict, ...]:

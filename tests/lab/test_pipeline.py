@@ -5,7 +5,7 @@ import pytest
 from saccade import stats
 from saccade.lab import pipeline, plan
 from saccade.lab.pipeline import How, Session, for_claims, open_session, run_until_decided
-from saccade.lab.seeds import Seeds, with_seeds
+from saccade.lab.seeds import Seeds, in_words, names_of, with_seeds
 from saccade.lab.store import Lab
 from saccade.lab.table import Table, gap
 from saccade.spec import Paper, Probe, Reason, Recipe, Run, SaccadeError, Settings, Task
@@ -35,6 +35,39 @@ def test_every_arm_gets_the_number_of_seeds_asked_for_and_new_ones_the_last_ones
 def test_a_look_adds_seeds_only_to_the_arms_that_are_open():
     looked = Seeds(looks=((3, ()), (5, ("B",))))
     assert seeds(looked.tasks(tasks())) == {"A": [0, 1, 2], "B": [0, 1, 2, 3, 4]}
+
+
+def sizes(of_b=(64, 128)):
+    """Arm A with one group of two seeds, arm B with a group per data size."""
+    data = [("A", 64), *(("B", images) for images in of_b)]
+    runs = [(arm, Run("lenet", "digits_on_backgrounds", Recipe(n), seed)) for arm, n in data for seed in (0, 1)]
+    return tuple(Task(run, (Probe("accuracy"),), arm) for arm, run in runs)
+
+
+def test_a_look_adds_seeds_to_single_groups_of_an_arm():
+    key = next(t.run.key for t in sizes() if t.arm == "B" and t.run.recipe.images == 128)
+    more = Seeds(looks=((2, ()), (4, (key,)))).tasks(sizes())
+    count = {(t.arm, t.run.recipe.images): 0 for t in more}
+    for t in more:
+        count[t.arm, t.run.recipe.images] += 1
+    assert count == {("A", 64): 2, ("B", 64): 2, ("B", 128): 4}
+    said = in_words(((5, ()), (10, ("A", key))), {key: "B images=128"})
+    assert "10 seeds for A; B images=128 (p below 0.015)" in said
+
+
+def test_groups_are_named_shortest():
+    firsts = {(t.arm, t.run.recipe.images): t.run.key for t in sizes() if not t.run.seed}
+    assert names_of(set(firsts.values()), sizes()) == ("A", "B")
+    assert names_of({firsts["B", 128]}, sizes()) == (firsts["B", 128],)
+    assert set(names_of({firsts["A", 64], firsts["B", 64]}, sizes())) == {"A", firsts["B", 64]}
+    assert names_of(set(), sizes()) == ()
+
+
+def test_a_first_look_leaves_alone_what_has_one_seed_to_be_shown():
+    shown = tuple(t for t in tasks() if t.arm == "A" or t.run.seed == 0)
+    assert seeds(Seeds(looks=((5, ()),)).tasks(shown)) == {"A": [0, 1, 2, 3, 4], "B": [0]}
+    single = tuple(t for t in tasks() if t.run.seed == 0)  # a scale of one seed gets its five
+    assert seeds(Seeds(looks=((5, ()),)).tasks(single)) == {"A": [0, 1, 2, 3, 4], "B": [0, 1, 2, 3, 4]}
 
 
 def test_a_look_takes_no_seed_away():
@@ -131,7 +164,7 @@ def test_seeds_are_added_where_they_are_missing_until_all_is_decided(looked_at):
     assert {a: sum(t.arm == a for t in after.tasks) for a in VALUES} == {"A": 6, "B": 10, "C": 10}  # none taken away
     assert "open for lack of seeds: B, C" in "".join(told)
     (said,) = pipeline.facts(after)["remarks"]
-    assert "where these are more (p below 0.01); 10 for B, C (p below 0.015)." in said
+    assert "where these are more (p below 0.01), then 10 seeds for B; C (p below 0.015)." in said
 
 
 def test_only_the_claims_that_are_named_get_more_seeds_and_others_may_follow(looked_at):

@@ -191,6 +191,15 @@ def test_a_size_that_some_seeds_have_not_finished_takes_none_from_the_others():
     assert all(len(seeds) == 5 for curve in found for seeds in curve.values())
 
 
+def test_a_size_with_more_seeds_than_the_others_is_one_of_many():
+    pair = ((CNN, power(1.5, -0.53)), (VIT, power(3.0, -0.53)))
+    more = [r for arm, _ in pair for r in rows_of(arm, DIGITS, {2048: 0.5}, seeds=10)]
+    found = measures.learning_together(Table((*fitted(*pair), *more)), (CNN, VIT), DIGITS)
+    assert [{p: len(seeds) for p, seeds in curve.items()} for curve in found] == [
+        {128: 5, 256: 5, 512: 5, 1024: 5, 2048: 10}
+    ] * 2
+
+
 def test_models_that_do_not_interpolate_decide_nothing():
     table = fitted((CNN, power(1.5, -0.53)), (VIT, power(3.0, -0.53)), train=0.05)
     found = verdict("L-F12-mnist-alpha", table)

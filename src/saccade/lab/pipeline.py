@@ -43,7 +43,7 @@ from saccade.spec import (
     suggest,
 )
 from saccade.stats import sequential
-from saccade.study import Results, Study, arms_asked, arms_of, judge, waits, with_registration
+from saccade.study import Results, Study, arms_asked, groups_of, judge, waits, with_registration
 
 Say = Callable[[str], None]
 FAULTS_SHOWN = 20  # measurements that are missing, each with its reason; gaps.csv has all of them
@@ -366,15 +366,15 @@ def run(session: Session, planned: Planned, how: How) -> bool:
 
 
 def run_until_decided(session: Session, how: How, say: Say, claims: Sequence[str] = ()) -> Session:
-    """Look at 5, 10 and 20 seeds; add seeds only to arms whose claims are open for lack of seeds.
+    """Look at 5, 10 and 20 seeds; add seeds only to runs on which claims rest that are open for lack of seeds.
 
     Of `claims` alone when some are named. Which ones are pursued may be chosen after a look: it adds no false verdict,
     as the levels of the looks are fixed and hold for every claim.
     """
     began = time.monotonic()
-    arms: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
     for n in sequential.LOOKS:
-        session = session.with_seeds(session.seeds.looking(n, arms))
+        session = session.with_seeds(session.seeds.looking(n, names))
         left = None if how.seconds is None else max(0.0, how.seconds - (time.monotonic() - began))
         planned = plan_work(session.lab, for_claims(session, claims), how, say)
         say(f"{session.study.name} ({session.scale}), look at {n} seeds   {planned.headline()}")
@@ -382,9 +382,11 @@ def run_until_decided(session: Session, how: How, say: Say, claims: Sequence[str
             return session
         table = plan.table_of(session.lab, session.planned)
         still = [v.claim for v in session.verdicts() if v.wants_runs and (v.claim in claims or not claims)]
-        arms = tuple(sorted({a for c in session.study.claims if c.id in still for a in arms_of(c, table)}))
+        group = seeding.group_of(session.planned)
+        wanted = {key for c in session.study.claims if c.id in still for key in groups_of(c, table, group)}
+        names = seeding.names_of(wanted, session.design)
         say(f"  open for lack of seeds: {', '.join(still) or 'no claim'}")
-        if not arms:
+        if not names:
             return session
     return session
 
@@ -454,7 +456,8 @@ def _remarks(session: Session, environments: Sequence[Mapping[str, Any]], table:
             "--until decided adds seeds with the error rate spent over the looks."
         )
     if session.seeds.looks:
-        out.append(seeding.in_words(session.seeds.looks))
+        words = terminal.labels(session.design, seeds=False)
+        out.append(seeding.in_words(session.seeds.looks, words))
     if session.recipe:
         out.append(f"Not the planned study: the recipe of every arm was changed ({session.recipe!r}).")
     out += [

@@ -1,14 +1,17 @@
-"""Seeds beyond the scale's own: a fixed number for every arm, or looks that add them where claims are open."""
+"""Seeds beyond the scale's own: a fixed number for every arm, or looks that add them where claims are open.
+
+Runs that differ in their seed alone are a group. An arm may have many, such as one per training set size, and a claim
+rests on some of them: a look names whole arms, or single groups by the key of their run of seed 0.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from saccade.lab.store import seal, unseal, write_atomic
-from saccade.spec import DamagedFile, Task
+from saccade.spec import DamagedFile, Run, Task
 from saccade.stats import ALPHA, sequential
 
 FILE = "looks.json"
@@ -17,36 +20,53 @@ MOST = 10_000
 
 @dataclass(frozen=True)
 class Seeds:
-    """How many seeds beyond the scale's own were asked for: a fixed number, or looks with the arms that went on."""
+    """How many seeds beyond the scale's own were asked for: a fixed number, or looks with what got more of them."""
 
     fixed: tuple[int, ...] = ()
-    looks: tuple[tuple[int, tuple[str, ...]], ...] = ()  # number of seeds, and the arms that got them (none: all)
+    looks: tuple[tuple[int, tuple[str, ...]], ...] = ()  # number of seeds, and the arms or groups (none: all arms)
 
     def tasks(self, tasks: Sequence[Task]) -> tuple[Task, ...]:
         out = tuple(tasks)
-        for n, arms in self.looks:
-            out = with_seeds(out, n, arms, fewer=False)  # a look adds seeds; those of the scale are shown in any case
+        for n, names in self.looks:
+            out = with_seeds(out, n, names, fewer=False)  # a look adds seeds; those of the scale are shown in any case
         return with_seeds(out, self.fixed[-1]) if self.fixed else out  # what was asked for by number counts last
 
-    def looking(self, n: int, arms: Sequence[str]) -> Seeds:
-        """With one more look, or with more arms at a look that there was; no arms are all of them."""
+    def looking(self, n: int, names: Sequence[str]) -> Seeds:
+        """With one more look, or with more names at a look that there was; no names are all arms."""
         looks = dict(self.looks)
-        known = looks.get(n, arms)
-        looks[n] = tuple(sorted({*known, *arms})) if known and arms else ()
+        known = looks.get(n, names)
+        looks[n] = tuple(sorted({*known, *names})) if known and names else ()
         return replace(self, looks=tuple(sorted(looks.items())))
 
 
-def with_seeds(tasks: Sequence[Task], n: int, arms: Sequence[str] = (), fewer: bool = True) -> tuple[Task, ...]:
-    """The same design with seeds 0 to n - 1, for the arms named or for all. A new seed gets the last one's probes."""
-    groups: dict[Any, list[Task]] = {}
+def groups_of(tasks: Sequence[Task]) -> dict[tuple[str, Run], list[Task]]:
+    """Tasks that differ in their seed alone, by their arm and their run with seed 0."""
+    groups: dict[tuple[str, Run], list[Task]] = {}
     for task in tasks:
         groups.setdefault((task.arm, replace(task.run, seed=0)), []).append(task)
+    return groups
+
+
+def group_of(tasks: Sequence[Task]) -> dict[str, str]:
+    """For each run's key that of its group; what no seed changes has none."""
+    groups = groups_of(tasks).items()
+    return {t.run.key: run.key for (_, run), members in groups if not run.is_fact for t in members}
+
+
+def with_seeds(tasks: Sequence[Task], n: int, names: Sequence[str] = (), fewer: bool = True) -> tuple[Task, ...]:
+    """The same design with seeds 0 to n - 1, for what is named or for all. A new seed gets the last one's probes.
+
+    Without `fewer` no seed is taken away, and a group of one seed among others that have more is left as it is: it is
+    there to be shown, and no claim rests on it.
+    """
+    groups = groups_of(tasks)
+    most = max((len(members) for members in groups.values()), default=0)
     out = []
     for (arm, run), members in groups.items():
-        if arms and arm not in arms:
+        if names and arm not in names and run.key not in names:
             out += members
             continue
-        if run.is_fact:  # no seed changes it
+        if run.is_fact or (not names and not fewer and len(members) == 1 < most):  # no seed changes a fact
             out += members
             continue
         by_seed = {t.run.seed: t for t in members}
@@ -56,6 +76,16 @@ def with_seeds(tasks: Sequence[Task], n: int, arms: Sequence[str] = (), fewer: b
     return tuple(out)
 
 
+def names_of(wanted: Set[str], tasks: Sequence[Task]) -> tuple[str, ...]:
+    """These groups in as few names as there are: an arm whose groups are all among them is named as a whole."""
+    arms: dict[str, set[str]] = {}
+    for arm, run in groups_of(tasks):
+        if not run.is_fact:
+            arms.setdefault(arm, set()).add(run.key)
+    whole = {arm for arm, keys in arms.items() if keys <= wanted}
+    return tuple(sorted(whole | {key for arm in arms.keys() - whole for key in arms[arm] & wanted}))
+
+
 def read(folder: Path) -> Seeds:
     """What was asked for earlier in this study's folder."""
     path = folder / FILE
@@ -63,7 +93,7 @@ def read(folder: Path) -> Seeds:
         return Seeds()
     kept = unseal(path)
     try:
-        found = Seeds(tuple(kept["fixed"]), tuple((n, tuple(arms)) for n, arms in kept["looks"]))
+        found = Seeds(tuple(kept["fixed"]), tuple((n, tuple(names)) for n, names in kept["looks"]))
         right = all(isinstance(n, int) and 1 <= n <= MOST for n in (*found.fixed, *(n for n, _ in found.looks)))
     except (KeyError, TypeError, ValueError):
         right = False
@@ -77,12 +107,16 @@ def write(folder: Path, seeds: Seeds) -> None:
         write_atomic(folder / FILE, seal({"fixed": seeds.fixed, "looks": seeds.looks}))
 
 
-def in_words(looks: Sequence[tuple[int, Sequence[str]]]) -> str:
-    """At which levels verdicts were given, and which arms have more seeds than the others."""
+def in_words(looks: Sequence[tuple[int, Sequence[str]]], words: Mapping[str, str]) -> str:
+    """At which levels verdicts were given, and what has more seeds than the rest; `words` say what a key stands for."""
     levels = sequential.levels()
     every = "every arm, or the scale's own where these are more"
-    steps = [f"{n} for {', '.join(arms) or every} (p below {levels[n]:g})" for n, arms in looks if n in levels]
+    steps = []
+    for n, names in looks:
+        if n in levels:
+            got = "; ".join(sorted(words.get(name, name) for name in names)) or every
+            steps.append(f"{n} seeds for {got} (p below {levels[n]:g})")
     return (
-        f"Seeds were added in looks: {'; '.join(steps)}. A claim has the verdict of the first look that decides it; "
-        f"together the looks err no more often than one at {ALPHA:g}."
+        f"Seeds were added in looks: {', then '.join(steps)}. A claim has the verdict of the first look that decides "
+        f"it; together the looks err no more often than one at {ALPHA:g}."
     )

@@ -14,6 +14,7 @@ from saccade.lab.table import Series, Table, per_seed
 from saccade.spec import Evidence
 from saccade.stats import TooFewSeeds, curves
 from saccade.studies.learning_curves.arms import PHOTOS, Arm, vit
+from saccade.study import MIN_PAIRS
 
 INTERPOLATES = 0.01  # training error up to which a model counts as interpolating
 FEWEST = 4  # sizes of a power law
@@ -34,14 +35,15 @@ def learning(table: Table, arm: Arm, channels: int, split: str = "test") -> Curv
 
 
 def learning_together(table: Table, arms: Sequence[Arm], channels: int) -> list[Curve]:
-    """The arms' learning curves over the sizes at which all of them were run, by as many seeds as at any other size.
+    """The arms' learning curves over the sizes at which all of them were run, by enough seeds for a verdict.
 
-    A size that some seeds have not finished yet would take these seeds from all sizes.
+    A size that some seeds have not finished yet would take these seeds from all sizes. While no size has enough seeds,
+    those with the most count.
     """
     found = [learning(table, arm, channels) for arm in arms]
     seeds = {p: set.intersection(*(set(curve[p]) for curve in found)) for p in set.intersection(*map(set, found))}
-    most = max(map(len, seeds.values()), default=0)
-    return [{p: curve[p] for p in sorted(seeds) if len(seeds[p]) == most} for curve in found]
+    enough = min(MIN_PAIRS, max(map(len, seeds.values()), default=0))
+    return [{p: curve[p] for p in sorted(seeds) if len(seeds[p]) >= enough} for curve in found]
 
 
 # -- exponents
