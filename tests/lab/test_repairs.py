@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 
 import pytest
 import torch
@@ -17,8 +18,12 @@ DRAWN = Settings(digits="procedural_digits", scenes="procedural_textures", backg
 PROBE = Probe("accuracy", splits=("id",), n=20)
 PLUGIN = """
 import os
+import torch
 from torch import nn
 from saccade.registry import model, probe
+from saccade.spec import Row
+
+looked = []
 
 
 @model(family="other")
@@ -34,6 +39,18 @@ def raises(subject, data):
     '''Fails.'''
     raise ValueError("no such thing")
     yield
+
+
+@probe(version=1)
+def long(subject, data):
+    '''Looks at a hundred batches, and would not let an error end it.'''
+    for i in range(100):
+        try:
+            subject.logits(data("id").batch(torch.arange(4)))
+        except Exception:
+            pass
+        looked.append(i)
+    yield Row("looks", 100, 1)
 
 
 @probe(version=1)
@@ -73,6 +90,18 @@ def test_a_probe_that_raises_fails_alone(lab, plugin):
     assert lab.done(asked.run.key)["outcome"] == "finished" and len(table.series("accuracy", split="id")) == 1
     assert [(f["probe"], "no such thing" in f["why"]) for f in table.faults] == [("raises", True)]
     assert plan.examine(lab, [task()]).complete == (task(),), "another study has nothing to do with it"
+
+
+def test_a_request_to_stop_ends_a_probe_at_its_next_images_and_loses_nothing_else(lab, plugin):
+    asked = task(PROBE, Probe("long"))
+    list(perform(lab, task(PROBE)))
+    looked = sys.modules[registry.find("probe", "long").__module__].looked
+    looked.clear()
+    events = list(perform(lab, asked, stopping=lambda: len(looked) >= 3))
+    assert [e.kind for e in events] == ["probe", "stopped"] and len(looked) == 3
+    assert plan.examine(lab, [asked]).measure == (asked,) and not plan.table_of(lab, [asked]).at(metric="looks").rows
+    assert list(perform(lab, asked))[-1].kind == "finished" and len(looked) == 3 + 3 * 100  # and at two milestones
+    assert plan.examine(lab, [asked]).complete == (asked,)
 
 
 @pytest.mark.slow

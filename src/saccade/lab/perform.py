@@ -8,6 +8,7 @@ import platform
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -64,6 +65,9 @@ def perform(
             return
         if done["outcome"] == Outcome.FINISHED:
             yield from _measure(lab, task, device, stopping, retry)
+            if stopping() and any(unmeasured(lab, task, share, retry) for share in (1.0, *MILESTONES)):
+                yield Stopped(key)
+                return
         yield Ended(key, Outcome(done["outcome"]), done["reason"], done["seconds"])
     except SaccadeError as error:  # damage or a full disk: nothing about the run itself
         yield Refused(key, str(error))
@@ -154,11 +158,13 @@ def _measure(lab: Lab, task: Task, device: str, stopping: Callable[[], bool], re
             yield Probing(key, probe.name, probe.key, share)
             version, outside = registry.card("probe", probe.name).version, identity.of_probe(probe)
             try:
-                subject = subject or (None if task.run.is_fact else load(lab, task.run, device, share))
+                subject = subject or (None if task.run.is_fact else _stoppable(lab, task.run, device, share, stopping))
                 data = Source(task.run.data, task.run.data_args, task.run.seed, device)
                 rows = list(registry.find("probe", probe.name)(subject, data, **probe.settings))
                 stored = [plain({"metric": r.metric, "value": float(r.value), "n": r.n, "at": r.at}) for r in rows]
                 each = _pack_outcomes(rows) if share == 1 else None  # of a milestone only the numbers are kept
+            except _Leave:  # nothing is kept of half a probe: it is asked again from its start
+                return
             except DamagedFile:  # weights or data, not the probe
                 raise
             except Exception as error:
@@ -169,6 +175,27 @@ def _measure(lab: Lab, task: Task, device: str, stopping: Callable[[], bool], re
                 yield ProbeFailed(key, probe.name, reason)
                 continue
             lab.put_rows(key, probe, version, stored, each, share, outside)
+
+
+class _Leave(BaseException):
+    """Asked to stop in the middle of a probe. No Exception, which a probe of a user's own may catch."""
+
+
+@dataclass(frozen=True)
+class _Stoppable(Subject):
+    """A subject that leaves its probe when it is shown the next images after a request to stop."""
+
+    stopping: Callable[[], bool] = field(default=lambda: False, compare=False, repr=False)
+
+    def prepared(self, x: torch.Tensor) -> torch.Tensor:
+        if self.stopping():
+            raise _Leave
+        return super().prepared(x)
+
+
+def _stoppable(lab: Lab, run: Run, device: str, share: float, stopping: Callable[[], bool]) -> _Stoppable:
+    one = load(lab, run, device, share)
+    return _Stoppable(one.model, one.mean, one.std, one.device, one.classes, stopping=stopping)
 
 
 def _pack_outcomes(rows: Sequence[Row]) -> bytes | None:

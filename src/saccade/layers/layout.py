@@ -9,5 +9,6 @@ FEWEST = 8  # channels; with fewer, vectors are not full, and torch 2.13 crashes
 
 
 def channels_last(x: Tensor) -> Tensor:
-    """Pixel by pixel: a step of ResNets of 8 to 64 channels was 1.3 to 1.4 times faster than channel by channel."""
+    """Pixel by pixel: a step of ResNets of 8 to 64 channels was 1.3 to 1.4 times faster than channel by channel, on
+    processors with vectors of eight and of sixteen floats."""
     return x.contiguous(memory_format=torch.channels_last) if x.device.type == "cpu" else x
