@@ -78,7 +78,7 @@ results: $(VENV)/.core
 	@$(EACH) \
 	  test -e $$file || continue; \
 	  $(BIN)/saccade lab import $$file --lab $(LAB); \
-	  $(BIN)/saccade report $$study --scale $$scale --lab $(LAB) --format md csv --to results/$$study; \
+	  $(BIN)/saccade report $$study --scale $$scale --lab $(LAB) --format md csv.xz --to results/$$study; \
 	done
 
 # Trains what the exported runs lack, which takes hours; stop it at any time, export what is finished, and go on later.

@@ -1,12 +1,13 @@
 """What good public recipes of about the same size reach, beside our arms: a table of RESULTS.md.
 
 Figures of others are those of the source beside them, as its page, its abstract or the report of the study gives them;
-what was not found there is left out. Ours come from results/*/rows.csv.
+what was not found there is left out. Ours come from results/*/rows.csv.xz.
 """
 
 from __future__ import annotations
 
 import csv
+import lzma
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -215,7 +216,7 @@ def measured(beside: Beside, rows: list[dict[str, str]]) -> Ours:
 
 
 def _rows(study: str) -> list[dict[str, str]]:
-    with (RESULTS / study / "rows.csv").open(encoding="utf-8", newline="") as handle:
+    with lzma.open(RESULTS / study / "rows.csv.xz", "rt", encoding="utf-8", newline="") as handle:
         csv.field_size_limit(2**24)
         return [r for r in csv.DictReader(handle) if r["metric"] in ("accuracy", "parameters")]
 

@@ -6,6 +6,7 @@ import csv
 import html
 import io
 import json
+import lzma
 import math
 import re
 import shutil
@@ -410,6 +411,18 @@ def test_only_the_formats_asked_for(tmp_path):
     with pytest.raises(SaccadeError, match="no report format"):
         write(tmp_path / "b", formats=("docx",))
     assert not (tmp_path / "b").exists()
+
+
+def test_rows_may_be_compressed_and_a_file_that_has_them_stays_as_it_is(tmp_path):
+    plain = write(tmp_path, formats=("csv",))["csv"].read_bytes()
+    packed = write(tmp_path, formats=("csv.xz",))["csv.xz"]
+    assert packed.name == "rows.csv.xz" and lzma.decompress(packed.read_bytes()) == plain
+    assert not (tmp_path / "rows.csv").exists()  # of the report before: it would go stale
+    other = lzma.compress(plain, preset=0)  # as another release of the compressor may write it
+    packed.write_bytes(other)
+    assert write(tmp_path, formats=("csv.xz",))["csv.xz"].read_bytes() == other
+    packed.write_bytes(other[:50])
+    assert lzma.decompress(write(tmp_path, formats=("csv.xz",))["csv.xz"].read_bytes()) == plain
 
 
 def test_a_figure_that_fails_is_not_hidden_and_leaves_the_old_report(tmp_path):

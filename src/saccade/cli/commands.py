@@ -472,7 +472,9 @@ def report(
     set: Set = (),
     lab: LabDir = "lab",
     to: Annotated[str | None, arg(metavar="DIR", help="where to write; default inside the lab")] = None,
-    format: Annotated[tuple[str, ...], arg(metavar="NAME ...", help="md, html, csv, tex")] = (),
+    format: Annotated[
+        tuple[str, ...], arg(metavar="NAME ...", help="md, html, csv, tex (these by default), csv.xz (rows compressed)")
+    ] = (),
     open: Annotated[bool, arg(help="show the HTML report in a browser")] = False,
     only: Annotated[str, arg(metavar="GLOB", help="only arms whose name matches")] = "",
     recipe: RecipeSet = (),
@@ -486,8 +488,8 @@ def report(
     from saccade.report import document as reports
 
     for name in format:
-        if name not in reports.FORMATS:
-            raise SaccadeError(suggest("format", name, reports.FORMATS))
+        if name not in reports.ACCEPTED:
+            raise SaccadeError(suggest("format", name, reports.ACCEPTED))
     for file in plugin:
         registry.load_plugin(file)
     opened = pipeline.open_session(

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
+import lzma
 import math
 import re
 from collections import Counter
@@ -47,6 +49,7 @@ from saccade.study import MIN_PAIRS, SETTLED, Choice, Figure, Study
 
 WRITERS = {"md": writers.to_markdown, "html": writers.to_html, "tex": writers.to_latex}
 FORMATS = ("md", "html", "csv", "tex")
+ACCEPTED = (*FORMATS, "csv.xz")  # as csv, with the rows compressed: for what is published
 AT_ONCE = ("md", "html", "csv")  # after a run; the PDF figures of tex take as long as all of these together
 RUNS = ("runs", "done", "diverged", "failed")
 PAPER_WIDTH, REASON_WIDTH = 40, 44  # characters on a terminal
@@ -89,8 +92,8 @@ def write(
     the verdicts rest; those of joined arms are in `beside`.
     """
     for name in formats:
-        if name not in FORMATS:
-            raise SaccadeError(suggest("report format", name, FORMATS))
+        if name not in ACCEPTED:
+            raise SaccadeError(suggest("report format", name, ACCEPTED))
     from saccade.report import draw  # here: matplotlib takes a second to load, and a terminal's verdicts need none
 
     made = list(figures_of(study, table, verdicts, beside))
@@ -101,10 +104,12 @@ def write(
     document = _document(study, scale, facts, content(study, scale, chosen, table, verdicts, shown, facts, beside))
     # Everything is made before anything is written: a figure that fails leaves the old report whole.
     files = {f: (f"report.{f}", WRITERS[f](document).encode()) for f in formats if f in WRITERS}
-    if "csv" in formats:
+    tables = [name for name in formats if name.startswith("csv")]
+    if tables:
         # Accuracy on the way is most of the rows and little of the news: a lean file of its own, joined by `run`.
         every = join([table, *(one.table for one in beside)])
-        files["csv"] = ("rows.csv", to_csv([r for r in every if r["metric"] != "online"]).encode())
+        rows = to_csv([r for r in every if r["metric"] != "online"]).encode()
+        files |= {f: (f"rows.{f}", rows if f == "csv" else _packed(Path(folder) / f"rows.{f}", rows)) for f in tables}
         files["training.csv"] = (
             "training.csv",
             to_csv([{k: r[k] for k in ("run", "images", "value", "n")} for r in every.at(metric="online")]).encode(),
@@ -120,8 +125,20 @@ def write(
         files |= {s.file + end: (s.file + end, body) for end, body in kept.items() if body or end == ".csv"}
     for name, body in files.values():
         write_atomic(Path(folder) / name, body)
+    for other in ("csv", "csv.xz") if tables else ():
+        if other not in tables:  # rows of an earlier report
+            (Path(folder) / f"rows.{other}").unlink(missing_ok=True)
     _remove_left_out(study, Path(folder) / "figures", {Path(s.file).name for s in shown})
     return {key: Path(folder) / name for key, (name, _) in files.items()}
+
+
+def _packed(path: Path, text: bytes) -> bytes:
+    """Compressed; the file as it is where it has this text already, as releases of a compressor differ in bytes."""
+    with contextlib.suppress(OSError, lzma.LZMAError):
+        old = path.read_bytes()
+        if lzma.decompress(old) == text:
+            return old
+    return lzma.compress(text)
 
 
 def _remove_left_out(study: Study, folder: Path, drawn: Collection[str]) -> None:
