@@ -92,6 +92,10 @@ def test_a_claim_asks_for_its_arms_alone_and_all_claims_are_reported(lab):
             ["run", "digits_on_backgrounds", "--until", "decided", "--claims", "D-H9"],
             'no claim "D-H9"; did you mean D-H',
         ),
+        (
+            ["run", "digits_on_backgrounds", "--until", "decided", "--seeds", "4"],
+            "with --until, --seeds is the most that a claim gets: at least 5, not 4.",
+        ),
         (["run", "digits_on_backgrounds", "--only", "RNN"], 'no arm of digits_on_backgrounds matches "RNN"'),
         (["run", "digits_on_backgrounds", "--device", "gpu"], 'no device "gpu"'),
         (["run", "digits_on_backgrounds", "--jobs", "0"], "--jobs must be at least 1"),

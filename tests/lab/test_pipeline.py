@@ -4,7 +4,7 @@ import pytest
 
 from saccade import stats
 from saccade.lab import pipeline, plan
-from saccade.lab.pipeline import How, Session, for_claims, open_session, run_until_decided
+from saccade.lab.pipeline import How, Session, for_claims, looks_up_to, open_session, run_until_decided
 from saccade.lab.seeds import Seeds, in_words, names_of, with_seeds
 from saccade.lab.store import Lab
 from saccade.lab.table import Table, gap
@@ -177,6 +177,13 @@ def test_only_the_claims_that_are_named_get_more_seeds_and_others_may_follow(loo
     later = run_until_decided(after, How(), told.append, ("C",))
     assert later.seeds.looks == ((5, ()), (10, ("B", "C")))
     assert says(later) == dict.fromkeys("ABC", "reproduced")
+
+
+def test_a_claim_gets_no_more_seeds_than_the_most_that_was_said(looked_at):
+    session, _ = looked_at
+    assert looks_up_to(None) == (5, 10, 20) and looks_up_to(19) == (5, 10)
+    after = run_until_decided(session, How(), lambda _: None, looks=looks_up_to(9))
+    assert after.seeds.looks == ((5, ()),) and says(after)["B"] == "undecided"
 
 
 def test_the_first_look_has_all_seeds_of_the_scale(looked_at):

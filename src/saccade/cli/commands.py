@@ -253,7 +253,7 @@ def run(
         str,
         arg(
             metavar="decided",
-            help="look at 5, 10 and 20 seeds, adding them where claims (those of --claims) lack seeds",
+            help="look at 5, 10 and 20 seeds (at most --seeds), adding them where claims (those of --claims) lack seeds",
         ),
     ] = "",
     budget: Annotated[
@@ -277,9 +277,11 @@ def run(
         registry.load_plugin(file)
     if until not in ("", "decided"):
         raise SaccadeError(f'--until takes "decided", not "{until}".')
+    number = seed_count(seeds)
     opened = pipeline.open_session(
-        study, scale, lab, settings(set), only, seed_count(seeds), also, like, settings(recipe)
+        study, scale, lab, settings(set), only, None if until else number, also, like, settings(recipe)
     )
+    looks = pipeline.looks_up_to(number) if until else ()
     tell = terminal.printer(quiet or json)
     limit = seconds_of(budget) if budget else None
     how = pipeline.How(
@@ -324,7 +326,7 @@ def run(
         return
     try:
         if until:
-            opened = pipeline.run_until_decided(opened, how, tell, claims)
+            opened = pipeline.run_until_decided(opened, how, tell, claims, looks)
         elif not pipeline.run(opened, planned, how):
             tell(f"the budget of {budget} is spent; the same command goes on from here")
     except where.LeftRunning as left:

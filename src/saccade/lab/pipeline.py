@@ -365,7 +365,18 @@ def run(session: Session, planned: Planned, how: How) -> bool:
         return perform(session.lab, planned, how)
 
 
-def run_until_decided(session: Session, how: How, say: Say, claims: Sequence[str] = ()) -> Session:
+def looks_up_to(seeds: int | None) -> tuple[int, ...]:
+    """The looks of at most so many seeds; all of them without a number."""
+    looks = tuple(n for n in sequential.LOOKS if seeds is None or n <= seeds)
+    if not looks:
+        first = sequential.LOOKS[0]
+        raise SaccadeError(f"with --until, --seeds is the most that a claim gets: at least {first}, not {seeds}.")
+    return looks
+
+
+def run_until_decided(
+    session: Session, how: How, say: Say, claims: Sequence[str] = (), looks: Sequence[int] = sequential.LOOKS
+) -> Session:
     """Look at 5, 10 and 20 seeds; add seeds only to runs on which claims rest that are open for lack of seeds.
 
     Of `claims` alone when some are named. Which ones are pursued may be chosen after a look: it adds no false verdict,
@@ -373,7 +384,7 @@ def run_until_decided(session: Session, how: How, say: Say, claims: Sequence[str
     """
     began = time.monotonic()
     names: tuple[str, ...] = ()
-    for n in sequential.LOOKS:
+    for n in looks:
         session = session.with_seeds(session.seeds.looking(n, names))
         left = None if how.seconds is None else max(0.0, how.seconds - (time.monotonic() - began))
         planned = plan_work(session.lab, for_claims(session, claims), how, say)
