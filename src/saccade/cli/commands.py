@@ -253,7 +253,7 @@ def run(
         str,
         arg(
             metavar="decided",
-            help="look at 5, 10 and 20 seeds (at most --seeds), adding them where claims (those of --claims) lack seeds",
+            help="look at 5, 10 and 20 seeds (at most --seeds); add them where claims (those of --claims) lack seeds",
         ),
     ] = "",
     budget: Annotated[
