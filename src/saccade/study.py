@@ -400,6 +400,11 @@ def waits(claim: Claim, table: Table) -> bool:
     return bool({g.get("arm") for g in table.gaps if _to_do(g)} & arms_asked(claim, table))
 
 
+def to_do(table: Table) -> set[str]:
+    """The planned runs that are still to do."""
+    return {str(gap["run"]) for gap in table.gaps if _to_do(gap)}
+
+
 def _to_do(gap: Mapping[str, Any]) -> bool:
     """A run that diverged or failed is missing too, but doing what is left would not bring it."""
     return bool(gap.get("why") == Reason.NOT_RUN)

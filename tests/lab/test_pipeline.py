@@ -199,3 +199,40 @@ def test_a_look_of_which_runs_are_missing_is_none_yet(looked_at):
     assert says(after) == {"A": "reproduced", "B": "undecided", "C": "reproduced"}
     undone.clear()
     assert says(after)["B"] == "reproduced"
+
+
+def test_a_look_counts_for_a_claim_though_runs_of_another_size_of_its_arm_are_missing(tmp_path, monkeypatch):
+    values, undone = {64: VALUES["B"], 128: VALUES["C"]}, set()
+
+    def measured(lab, tasks, share=1.0):
+        done = [t for t in tasks if (t.run.recipe.images, t.run.seed) not in undone]
+        rows = (
+            {
+                "arm": "B",
+                "p": p,
+                "seed": t.run.seed,
+                "metric": "x",
+                "value": values[p][t.run.seed % 5],
+                "run": t.run.key,
+            }
+            for t in done
+            for p in [t.run.recipe.images]
+        )
+        return Table(tuple(rows), tuple(gap(t, str(Reason.NOT_RUN)) for t in tasks if t not in done))
+
+    def at(p):
+        def test(table):
+            return stats.above(table.series("x", arm="B", p=p), 0.0)
+
+        return Claim(id=str(p), statement="", tested="above 0", test=test, trained=False)
+
+    monkeypatch.setattr(plan, "table_of", measured)
+    study = Study("test", "?", Paper("someone"), lambda *_: [], (), (at(64), at(128)))
+    runs = [Run("lenet", "digits_on_backgrounds", Recipe(p), seed) for p in values for seed in range(5)]
+    session = Session(
+        study, "large", Settings(), Lab(tmp_path), tuple(Task(r, (Probe("accuracy"),), "B") for r in runs)
+    )
+    after = session.with_seeds(Seeds(looks=((5, ()), (10, ("B",)))))
+    assert says(after) == {"64": "reproduced", "128": "reproduced"}
+    undone.add((128, 9))
+    assert says(after) == {"64": "reproduced", "128": "undecided"}

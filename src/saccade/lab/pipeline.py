@@ -43,7 +43,7 @@ from saccade.spec import (
     suggest,
 )
 from saccade.stats import sequential
-from saccade.study import Results, Study, arms_asked, groups_of, judge, waits, with_registration
+from saccade.study import Claim, Results, Study, arms_asked, groups_of, judge, to_do, waits, with_registration
 
 Say = Callable[[str], None]
 FAULTS_SHOWN = 20  # measurements that are missing, each with its reason; gaps.csv has all of them
@@ -159,6 +159,7 @@ class Session:
         if not self.seeds.looks:
             return with_registration(judge(self.study, results, self.scale), entries)
         final: dict[str, Verdict] = {}
+        last = Table()
         for n, alpha in sequential.levels().items():
             if n > self.seeds.looks[-1][0]:
                 break
@@ -169,12 +170,24 @@ class Session:
                 {share: table.at(run=runs) for share, table in results.at.items()},
                 results.every_budget,
             )
-            waiting = {c.id for c in self.study.claims if c.id in final and waits(c, so_far.whole)}
+            waiting = {c.id for c in self.study.claims if c.id in final and self._waits(c, so_far.whole, last)}
+            last = so_far.whole
             for verdict in judge(self.study, so_far, self.scale, alpha=alpha):
                 before = final.get(verdict.claim)
                 if before is None or not (before.decided or verdict.claim in waiting):
                     final[verdict.claim] = verdict
         return with_registration(tuple(final[c.id] for c in self.study.claims), entries)
+
+    def _waits(self, claim: Claim, look: Table, before: Table) -> bool:
+        """Whether runs of this look are still to do on which the claim rests, by what the look before showed."""
+        if not waits(claim, look):
+            return False
+        group = seeding.group_of(self.planned)
+        try:
+            rests = groups_of(claim, before, group)
+        except SaccadeError:  # rows of the look before are missing too
+            return True
+        return any(group.get(run) in rests for run in to_do(look))
 
     def figure(self, name: str) -> FigureData:
         """The data of one figure of the report; `report.draw.save` draws it."""
