@@ -51,8 +51,8 @@ def test_a_look_adds_seeds_to_single_groups_of_an_arm():
     for t in more:
         count[t.arm, t.run.recipe.images] += 1
     assert count == {("A", 64): 2, ("B", 64): 2, ("B", 128): 4}
-    said = in_words(((5, ()), (10, ("A", key))), {key: "B images=128"})
-    assert "10 seeds for A; B images=128 (p below 0.015)" in said
+    said = in_words(((5, ()), (10, ("A", key))), sizes())
+    assert "10 seeds for A; B in 1 of 2 settings (p below 0.015)" in said
 
 
 def test_groups_are_named_shortest():

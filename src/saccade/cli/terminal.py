@@ -43,7 +43,7 @@ def duration(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h"
 
 
-def labels(tasks: Sequence[Task], seeds: bool = True) -> dict[str, str]:
+def labels(tasks: Sequence[Task]) -> dict[str, str]:
     """For each run's key what tells it from the others of its arm, as in `CNN backgrounds=8 seed 3`."""
 
     def settings(task: Task) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def labels(tasks: Sequence[Task], seeds: bool = True) -> dict[str, str]:
     for task in tasks:
         arm = task.arm or task.run.model
         varying = [f"{k}={v}" for k, v in settings(task).items() if len(values[arm, k]) > 1]
-        out[task.run.key] = " ".join([arm, *varying, *([f"seed {task.run.seed}"] if seeds else [])])
+        out[task.run.key] = " ".join([arm, *varying, f"seed {task.run.seed}"])
     return out
 
 

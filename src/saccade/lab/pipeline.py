@@ -480,8 +480,7 @@ def _remarks(session: Session, environments: Sequence[Mapping[str, Any]], table:
             "--until decided adds seeds with the error rate spent over the looks."
         )
     if session.seeds.looks:
-        words = terminal.labels(session.design, seeds=False)
-        out.append(seeding.in_words(session.seeds.looks, words))
+        out.append(seeding.in_words(session.seeds.looks, session.design))
     if session.recipe:
         out.append(f"Not the planned study: the recipe of every arm was changed ({session.recipe!r}).")
     out += [

@@ -6,7 +6,8 @@ rests on some of them: a look names whole arms, or single groups by the key of t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections import Counter
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -107,15 +108,19 @@ def write(folder: Path, seeds: Seeds) -> None:
         write_atomic(folder / FILE, seal({"fixed": seeds.fixed, "looks": seeds.looks}))
 
 
-def in_words(looks: Sequence[tuple[int, Sequence[str]]], words: Mapping[str, str]) -> str:
-    """At which levels verdicts were given, and what has more seeds than the rest; `words` say what a key stands for."""
+def in_words(looks: Sequence[tuple[int, Sequence[str]]], tasks: Sequence[Task]) -> str:
+    """At which levels verdicts were given, and what has more seeds than the rest; `tasks` is the design without it."""
     levels = sequential.levels()
-    every = "every arm, or the scale's own where these are more"
+    arm_of = {run.key: arm for arm, run in groups_of(tasks)}
+    settings = Counter(arm_of.values())
     steps = []
     for n, names in looks:
         if n in levels:
-            got = "; ".join(sorted(words.get(name, name) for name in names)) or every
-            steps.append(f"{n} seeds for {got} (p below {levels[n]:g})")
+            some = Counter(arm_of[name] for name in names if name in arm_of)
+            got = [name for name in names if name not in arm_of]
+            got += [f"{arm} in {k} of {settings[arm]} settings" for arm, k in some.items()]
+            every = "every arm, or the scale's own where these are more"
+            steps.append(f"{n} seeds for {'; '.join(sorted(got)) or every} (p below {levels[n]:g})")
     return (
         f"Seeds were added in looks: {', then '.join(steps)}. A claim has the verdict of the first look that decides "
         f"it; together the looks err no more often than one at {ALPHA:g}."
