@@ -353,6 +353,11 @@ def test_a_claim_made_of_parts_gets_seeds_of_all_of_them_while_they_hold():
     assert groups(of_three_arms, table) == {"A1", "B1", "C1"}
 
 
+def test_a_claim_without_evidence_gets_seeds_of_all_that_it_asks_for():
+    table = by_run(("A", 1, MUCH[:1]), ("B", 1, MUCH[:1]), ("D", 1, MUCH))
+    assert groups(of_three_arms, table) == {"A1", "B1"}
+
+
 def test_a_claim_that_one_part_speaks_against_gets_seeds_of_that_part():
     table = by_run(("A", 1, MUCH), ("B", 1, A_LITTLE), ("C", 1, MUCH))
     assert groups(of_three_arms, table) == {"B1", "C1"}

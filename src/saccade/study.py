@@ -397,15 +397,10 @@ def _too_few(claim: Claim, table: Table, have: int, again: str) -> tuple[Reason,
 
 def waits(claim: Claim, table: Table) -> bool:
     """Whether planned runs of the arms that it asks for are still to do."""
-    return bool({g.get("arm") for g in table.gaps if _to_do(g)} & arms_asked(claim, table))
+    return bool({g.get("arm") for g in table.gaps if to_do(g)} & arms_asked(claim, table))
 
 
-def to_do(table: Table) -> set[str]:
-    """The planned runs that are still to do."""
-    return {str(gap["run"]) for gap in table.gaps if _to_do(gap)}
-
-
-def _to_do(gap: Mapping[str, Any]) -> bool:
+def to_do(gap: Mapping[str, Any]) -> bool:
     """A run that diverged or failed is missing too, but doing what is left would not bring it."""
     return bool(gap.get("why") == Reason.NOT_RUN)
 
@@ -413,7 +408,7 @@ def _to_do(gap: Mapping[str, Any]) -> bool:
 def _lacking(claim: Claim, table: Table) -> str:
     """The arms that the claim asks for and that have runs to do, as in `ViT with dropout: 8 runs to do`."""
     arms = arms_asked(claim, table)
-    todo = Counter(str(g.get("arm")) for g in table.gaps if _to_do(g))
+    todo = Counter(str(g.get("arm")) for g in table.gaps if to_do(g))
     seeds = Counter(arm for arm, _ in {(r.get("arm"), r.get("seed")) for r in table})
     short = sorted(arm for arm in arms if seeds[arm] < MIN_PAIRS)
     # an arm may have its seeds, but not under every condition that is asked for
@@ -543,9 +538,13 @@ def groups_of(claim: Claim, table: Table, group: Mapping[str, str]) -> set[str]:
 
     Asked of a table with twice the seeds, the new ones with the values of the old: a group counts when the evidence
     comes out otherwise without its new seeds. A claim made of parts that one of them speaks against is decided by that
-    part, so that only what the part rests on counts.
+    part, so that only what the part rests on counts. Without evidence, everything does that the claim asks for.
     """
-    way, arms = _way(claim.evidence(table)), arms_asked(claim, table)
+    arms = arms_asked(claim, table)
+    try:
+        way = _way(claim.evidence(table))
+    except SaccadeError:
+        return {group[r["run"]] for r in table if r.get("arm") in arms and r["run"] in group}
     shift = 1 + max((int(r["seed"]) for r in table), default=0)
     new: dict[str, list[Mapping[str, Any]]] = {}
     for row in table:

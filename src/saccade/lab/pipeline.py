@@ -187,7 +187,7 @@ class Session:
             rests = groups_of(claim, before, group)
         except SaccadeError:  # rows of the look before are missing too
             return True
-        return any(group.get(run) in rests for run in to_do(look))
+        return any(group.get(g["run"]) in rests for g in look.gaps if to_do(g))
 
     def figure(self, name: str) -> FigureData:
         """The data of one figure of the report; `report.draw.save` draws it."""
