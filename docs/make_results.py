@@ -72,9 +72,9 @@ def studies(known: dict[str, Any]) -> Iterator[str]:
 def why_open(v: Verdict, study: str, scale: str) -> str:
     """The reason and what it would take, both whole; further notes as far as there is room."""
     first, *more = v.remark.split("; ")
-    if v.reason in (Reason.NOT_LEARNED, Reason.STILL_MOVING, Reason.NOT_MEASURED) and "saccade run" not in v.remark:
-        more = [takes(study, v.reason, scale), *more]  # older verdicts lack it
-    commands = [part for part in more if "saccade run" in part]
+    commands = [part for part in more if "saccade run" in part or part.startswith("takes ")]
+    if v.reason in (Reason.NOT_LEARNED, Reason.STILL_MOVING, Reason.NOT_MEASURED) and not commands:
+        commands = [takes(study, v.reason, scale)]  # older verdicts lack it
     notes = "; ".join(part for part in more if part not in commands)
     room = REMARK - len("; ".join([first, *commands, ""]))
     if len(notes) > room:

@@ -19,6 +19,7 @@ ORDER = [
         "report.looks",
         "report.listing",
         "report.draw",
+        "requirements",
         "study",
         "cli.output",
         "lab.events",

@@ -8,8 +8,9 @@ import pytest
 
 from saccade import stats
 from saccade.lab.table import Table, slope_per_seed
+from saccade.requirements import MIN_PAIRS, Learned, Results, in_use, learned
 from saccade.spec import Paper, Reason, SaccadeError, Says, Settings
-from saccade.study import MIN_PAIRS, Choice, Claim, Learned, Results, Study, claim, groups_of, in_use, judge, learned
+from saccade.study import Choice, Claim, Study, claim, groups_of, judge
 
 PAPER = Paper("someone 2020")
 TRAINED = (learned("A", 0.95),)
@@ -173,6 +174,22 @@ def test_an_arm_that_has_not_learned_decides_nothing_and_leaves_the_correction()
     verdict = judge(study, world(1.0, accuracy=0.5), "small")[0]
     assert verdict.label == "undecided, not learned" and verdict.p_adjusted is None
     assert "47% of the way" in verdict.remark and "95 %" in verdict.requirements[0].asks
+
+
+@pytest.mark.parametrize("every", ["", "p"])
+def test_an_arm_that_training_does_not_raise_is_not_sent_to_train_longer(every):
+    def table(level, noise=0.01):
+        accuracy = rows("accuracy", numbers(level, noise=noise, seed=int(1000 * level)), arm="A", split="test", p=8)
+        return Table(rows("contrast", numbers(1.0), arm="A") + accuracy)
+
+    def remark(half, later, whole, **more):
+        results = Results(table(whole, **more), {0.5: table(half, **more), 0.75: table(later, **more)})
+        return judge(a_study(contrast, requires=(learned("A", 1.0, every=every),)), results, "large")[0].remark
+
+    assert "another recipe: 19.5 → 19.1 → 18.7 % over the budget" in remark(0.195, 0.191, 0.187)
+    for rising in (remark(0.15, 0.18, 0.2), remark(0.3, 0.4, 0.5)):
+        assert "takes longer training: saccade run test --scale paper" in rising
+    assert "takes longer training" in remark(0.3, 0.301, 0.302, noise=0.4)  # too unsure to say that it stands
 
 
 def test_without_a_published_value_the_goal_is_the_largest_budget_in_the_lab():

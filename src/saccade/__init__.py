@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # what a type checker and an editor see; at run time the tabl
     from saccade.api import compare, model, probe, run, train
     from saccade.lab.store import Lab
     from saccade.lab.table import Table
+    from saccade.requirements import above_chance, in_use, learned
     from saccade.spec import (
         Difference,
         Estimate,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:  # what a type checker and an editor see; at run time the tabl
         Task,
         Verdict,
     )
-    from saccade.study import Choice, Study, above_chance, claim, figure, in_use, judge, learned
+    from saccade.study import Choice, Study, claim, figure, judge
 
 _HOMES = {
     "model": "api",
@@ -55,9 +56,9 @@ _HOMES = {
     "claim": "study",
     "figure": "study",
     "judge": "study",
-    "learned": "study",
-    "above_chance": "study",
-    "in_use": "study",
+    "learned": "requirements",
+    "above_chance": "requirements",
+    "in_use": "requirements",
     "Table": "lab.table",
     "Lab": "lab.store",
 }

@@ -7,8 +7,9 @@ import pytest
 from saccade import stats
 from saccade.lab import registration
 from saccade.lab.table import Table
+from saccade.requirements import learned
 from saccade.spec import DamagedFile, Paper
-from saccade.study import Claim, Study, learned
+from saccade.study import Claim, Study
 
 
 def rows(*values):

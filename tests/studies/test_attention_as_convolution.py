@@ -13,6 +13,7 @@ from saccade import models
 from saccade.lab import pipeline
 from saccade.lab.table import Table
 from saccade.report import document, draw
+from saccade.requirements import InUse, Learned, Results
 from saccade.spec import SCALES, Reason, SaccadeError, Says, Scale
 from saccade.stats import TooFewSeeds
 from saccade.studies.attention_as_convolution import STUDY, figures, gaussians, measures
@@ -37,7 +38,7 @@ from saccade.studies.attention_as_convolution.arms import (
     reproduced,
     sixteen,
 )
-from saccade.study import InUse, Learned, Results, judge
+from saccade.study import judge
 from tests.figure_quality import faults
 
 HA = hierarchical(CONTENT)

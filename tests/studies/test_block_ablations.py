@@ -13,6 +13,7 @@ from saccade import models, registry
 from saccade.lab import pipeline
 from saccade.lab.table import Table
 from saccade.report import document, draw
+from saccade.requirements import Learned, Results
 from saccade.spec import SCALES, Reason, Says, Scale
 from saccade.studies.block_ablations import STUDY, arms, measures
 from saccade.studies.block_ablations.arms import (
@@ -36,7 +37,7 @@ from saccade.studies.block_ablations.arms import (
     VIT_SIZES,
     WIDER,
 )
-from saccade.study import Learned, Results, judge
+from saccade.study import judge
 from tests.figure_quality import faults
 
 TRAINED = [c for c in STUDY.claims if c.trained]

@@ -6,8 +6,9 @@ import pytest
 from saccade import registry, stats
 from saccade.lab import pipeline
 from saccade.lab.table import Table
+from saccade.requirements import Results
 from saccade.spec import Reason, Scale
-from saccade.study import Results, judge
+from saccade.study import judge
 
 
 @pytest.fixture(scope="module")

@@ -9,11 +9,12 @@ import saccade
 from saccade.lab import pipeline
 from saccade.lab.table import Table
 from saccade.report import document, draw
+from saccade.requirements import Results
 from saccade.spec import SCALES, Reason, SaccadeError, Scale
 from saccade.stats import TooFewSeeds
 from saccade.studies.learning_curves import STUDY, arms, figures, measures
 from saccade.studies.learning_curves.arms import CNN, DIGITS, EARLY, PHOTOS, TWO, VIT, cnn, vit
-from saccade.study import Results, judge
+from saccade.study import judge
 from tests.figure_quality import faults
 
 # -- what is planned

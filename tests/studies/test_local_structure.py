@@ -11,6 +11,7 @@ from saccade.data.photos import Enlarged, photos
 from saccade.lab import pipeline
 from saccade.lab.table import Table
 from saccade.report import document, draw
+from saccade.requirements import Results
 from saccade.spec import MILESTONES, Reason, SaccadeError, Says, Scale, Settings
 from saccade.stats import TooFewSeeds
 from saccade.studies.local_structure import STUDY, measures
@@ -28,7 +29,7 @@ from saccade.studies.local_structure.arms import (
     arms,
     tasks,
 )
-from saccade.study import Results, judge
+from saccade.study import judge
 from saccade.subjects.subject import Subject
 from tests.figure_quality import faults
 

@@ -10,8 +10,9 @@ import pytest
 
 from saccade import registry, stats
 from saccade.lab.table import Table
+from saccade.requirements import InUse, Learned, Results
 from saccade.spec import MILESTONES, Reason
-from saccade.study import InUse, Learned, Results, judge
+from saccade.study import judge
 
 STUDIES = sorted(registry.cards("study"))
 SEEDS = range(8)

@@ -27,6 +27,7 @@ from saccade.lab.table import Table, join
 from saccade.report import document
 from saccade.report.figures import FigureData
 from saccade.report.joined import Beside
+from saccade.requirements import Results
 from saccade.spec import (
     MILESTONES,
     SCALES,
@@ -43,7 +44,7 @@ from saccade.spec import (
     suggest,
 )
 from saccade.stats import sequential
-from saccade.study import Claim, Results, Study, arms_asked, groups_of, judge, to_do, waits, with_registration
+from saccade.study import Claim, Study, arms_asked, groups_of, judge, to_do, waits, with_registration
 
 Say = Callable[[str], None]
 FAULTS_SHOWN = 20  # measurements that are missing, each with its reason; gaps.csv has all of them

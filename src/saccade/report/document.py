@@ -43,9 +43,10 @@ from saccade.report.writers import (
     Terms,
     Text,
 )
+from saccade.requirements import MIN_PAIRS
 from saccade.spec import Evidence, SaccadeError, Settings, Verdict, suggest
 from saccade.stats import ALPHA
-from saccade.study import MIN_PAIRS, SETTLED, Choice, Figure, Study
+from saccade.study import SETTLED, Choice, Figure, Study
 
 WRITERS = {"md": writers.to_markdown, "html": writers.to_html, "tex": writers.to_latex}
 FORMATS = ("md", "html", "csv", "tex")

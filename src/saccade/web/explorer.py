@@ -10,9 +10,9 @@ from typing import Any
 from saccade import __version__, registry
 from saccade.lab.store import Lab
 from saccade.report import figures
+from saccade.requirements import MIN_PAIRS
 from saccade.spec import SaccadeError
 from saccade.stats import ALPHA, LEVEL
-from saccade.study import MIN_PAIRS
 from saccade.web import profiles, runs
 from saccade.web.catalogue import Catalogue
 from saccade.web.measures import quantiles

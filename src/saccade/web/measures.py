@@ -11,8 +11,8 @@ from typing import Any
 from saccade import stats
 from saccade.lab.store import Lab
 from saccade.report.figures import jsonable
+from saccade.requirements import MIN_PAIRS
 from saccade.spec import Evidence, SaccadeError, suggest
-from saccade.study import MIN_PAIRS
 from saccade.web import runs
 from saccade.web.runs import Flat, columns
 

@@ -13,6 +13,7 @@ from itertools import pairwise
 
 from saccade import stats
 from saccade.lab.table import Series, Table, minus, per_seed
+from saccade.requirements import InUse, Learned, in_use, learned
 from saccade.spec import Evidence
 from saccade.studies.attention_as_convolution import measures
 from saccade.studies.attention_as_convolution.arms import (
@@ -39,7 +40,7 @@ from saccade.studies.attention_as_convolution.measures import (
     percent,
     shown,
 )
-from saccade.study import Claim, InUse, Learned, claim, in_use, learned
+from saccade.study import Claim, claim
 
 HEADS = {base: (sixteen(base), base) for base in TABLE2}
 ONE_HEAD = 1 / 54  # of the report's nine heads in six layers: "some heads" are more than one

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from saccade import stats
 from saccade.lab.table import Series, Table, slope_per_seed
+from saccade.requirements import Learned, above_chance, in_use, learned
 from saccade.spec import Evidence
 from saccade.studies.block_ablations.arms import (
     BARE,
@@ -52,7 +53,7 @@ from saccade.studies.block_ablations.measures import (
     score,
     whole_cells,
 )
-from saccade.study import Claim, Learned, above_chance, claim, in_use, learned
+from saccade.study import Claim, claim
 
 SAME = 0.02  # a difference below this is no change: one standard error of a difference in the report
 SMALL = 0.01  # and an effect below this is none

@@ -10,10 +10,11 @@ import math
 
 from saccade import stats
 from saccade.lab.table import Table, minus, per_seed, slope_per_seed
+from saccade.requirements import Learned, above_chance, learned
 from saccade.spec import Evidence
 from saccade.studies.digits_on_backgrounds.arms import HIGH, LOW, OVERVIEW
 from saccade.studies.digits_on_backgrounds.measures import fall, gap_to_ood, moved, retention, split_accuracy
-from saccade.study import Claim, Learned, above_chance, claim, learned
+from saccade.study import Claim, claim
 
 SHORTCUT = "the background alone solves the training task"
 SMALL = 0.02  # a difference in accuracy of less than two points counts as none

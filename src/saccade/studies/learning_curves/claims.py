@@ -12,6 +12,7 @@ from typing import Any
 
 from saccade import stats
 from saccade.lab.table import Table
+from saccade.requirements import InUse, Learned, above_chance, learned
 from saccade.spec import Evidence, Settings
 from saccade.stats import TooFewSeeds
 from saccade.studies.learning_curves import measures
@@ -47,7 +48,7 @@ from saccade.studies.learning_curves.measures import (
     threshold,
     with_laws,
 )
-from saccade.study import Claim, InUse, Learned, above_chance, claim, learned
+from saccade.study import Claim, claim
 
 FIT = 0.989  # of the way from chance to no training error: at most 1 % of ten balanced classes wrong
 FIT_OF_TWO = 0.98  # the same of two classes

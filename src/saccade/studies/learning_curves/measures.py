@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 
 from saccade import stats
 from saccade.lab.table import Series, Table, per_seed
+from saccade.requirements import MIN_PAIRS
 from saccade.spec import Evidence
 from saccade.stats import TooFewSeeds, curves
 from saccade.studies.learning_curves.arms import PHOTOS, Arm, vit
-from saccade.study import MIN_PAIRS
 
 INTERPOLATES = 0.01  # training error up to which a model counts as interpolating
 FEWEST = 4  # sizes of a power law

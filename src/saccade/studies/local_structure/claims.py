@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from saccade import stats
 from saccade.lab.table import Table, per_seed
+from saccade.requirements import Learned, above_chance, in_use, learned
 from saccade.spec import Evidence
 from saccade.studies.local_structure.arms import ATTENTION, CELLS, LARGE, LOCAL, MAIN, RESNET, VIT, WINDOWS
 from saccade.studies.local_structure.measures import (
@@ -27,7 +28,7 @@ from saccade.studies.local_structure.measures import (
     summary,
     watched,
 )
-from saccade.study import Claim, Learned, above_chance, claim, in_use, learned
+from saccade.study import Claim, claim
 
 REACHED = {RESNET: 0.9184, VIT: 0.747, LOCAL: 0.887}  # test accuracy after 80 epochs
 MATCHED = {RESNET: 2.09, VIT: 1.93, LOCAL: 2.13}  # Table 2
