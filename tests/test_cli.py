@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from saccade.__main__ import overview
 from saccade.cli import commands
 
 SMOKE = ["run", "digits_on_backgrounds", "--scale", "smoke"]
@@ -112,6 +113,7 @@ def test_a_claim_asks_for_its_arms_alone_and_all_claims_are_reported(lab):
         (["train", "lenet", "--recipe", "lr=-1"], "lr of the recipe must be a number above 0"),
         (["train", "lenet", "--recipe", "rate=1"], 'no argument of the recipe "rate"'),
         (["show", "lenett"], "did you mean lenet?"),
+        (["show", "D-H33"], 'no claim "D-H33"; did you mean D-H3?'),
         (["list", "model"], "did you mean models?"),
         (["data", "fetch", "mnits"], "did you mean mnist?"),
         (["status", "--lab", "nowhere"], "no lab at nowhere"),
@@ -191,6 +193,24 @@ def test_plan_status_figures_and_reports(lab, tmp_path):
     assert page.returncode == 0
     text = (tmp_path / "out" / "report.md").read_text()
     assert "DRAWN DATA" in text.splitlines()[0] and "D-H1" in text
+
+
+def test_the_card_of_a_claim_says_how_it_is_tested_and_run(capsys):
+    commands.main(["show", "d-h3"])
+    shown = capsys.readouterr().out
+    assert (
+        "is above 0 at x=8 and at x=64" in shown
+        and "saccade run digits_on_backgrounds --scale small --claims D-H3" in shown
+    )
+    commands.main(["show", "R-T1-order", "--json"])
+    card = json.loads(capsys.readouterr().out)
+    assert card["study"] == "attention_as_convolution" and card["requires"] and card["differs"]
+
+
+def test_the_overview_names_every_command():
+    from saccade.cli import cluster, demo, parsing, web  # noqa: F401 - they register their commands
+
+    assert {name for name, _ in overview()} == set(parsing._commands)
 
 
 @pytest.mark.slow

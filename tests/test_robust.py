@@ -120,7 +120,7 @@ def _text(node):
         (["run", "digits_on_backgrounds", "--set", "heads=True"], "heads of digits_on_backgrounds must be one of 1, 2"),
         (["figures", "digits_on_backgrounds", "--lab", "nowhere"], "has no results of digits_on_backgrounds"),
         (["probe", "--scores", "/", "--labels", "/"], "cannot be read"),
-        (["show", "x" * 5000], "no model, data set, probe or study"),
+        (["show", "x" * 5000], "no model, data set, probe, study or claim"),
     ],
 )
 def test_slips_are_one_sentence(words, says, capsys, tmp_path, monkeypatch):

@@ -19,7 +19,7 @@ Then:   saccade run digits_on_backgrounds --scale small    verdicts with interva
 commands (saccade COMMAND --help says more):
 """
 
-COMMANDS = ("commands", "care", "models", "demo", "cluster", "web")  # files of cli/
+COMMANDS = ("cards", "commands", "care", "models", "demo", "cluster", "web")  # files of cli/
 
 
 def main() -> None:

@@ -10,7 +10,8 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from saccade import __version__, arguments, registry
+import saccade.cli.cards  # noqa: F401  # list and show come first in --help
+from saccade import __version__, registry
 from saccade.cli import output
 from saccade.cli.flags import (
     Also,
@@ -29,126 +30,7 @@ from saccade.cli.flags import (
     Study,
 )
 from saccade.cli.parsing import command, out, parse, say, seconds_of, seed_count, seed_range, settings
-from saccade.spec import SCALES, Outcome, SaccadeError, Says, suggest
-
-
-@command(name="list")
-def list_(
-    kind: Positional[Annotated[str, arg(metavar="KIND", help="models, data, probes, studies or all")]] = "all",
-    plugin: Plugin = (),
-    json: Json = False,
-) -> None:
-    """What there is: models, data, probes, studies, one line each."""
-    for file in plugin:
-        registry.load_plugin(file)
-    kinds = {folder: k for k, folder in registry.FOLDERS.items()}
-    if kind != "all" and kind not in kinds:
-        raise SaccadeError(suggest("kind", kind, [*kinds, "all"]))
-    chosen = kinds if kind == "all" else {kind: kinds[kind]}
-    found = {folder: list(registry.cards(k).values()) for folder, k in chosen.items()}
-    if json:
-        out(
-            {
-                folder: [{"name": c.name, "about": c.about, "version": c.version, "args": c.args} for c in cards]
-                for folder, cards in found.items()
-            }
-        )
-        return
-    width = max((len(c.name) for cards in found.values() for c in cards), default=0)
-    for folder, cards in found.items():
-        print(folder)
-        for card in cards:
-            print(f"  {card.name:<{width}}  {card.about}")
-
-
-@command()
-def show(
-    name: Positional[str],
-    registration: Annotated[bool, arg(help="of a study: its claims as registered in the lab before the runs")] = False,
-    scale: ScaleName = "small",
-    lab: LabDir = "lab",
-    plugin: Plugin = (),
-    json: Json = False,
-) -> None:
-    """The card of one name: what it is, its arguments with defaults, its size or cost."""
-    for file in plugin:
-        registry.load_plugin(file)
-    if registration:
-        _show_registration(name, scale, lab, json)
-        return
-    wanted = name.replace("-", "_")
-    known = {n: (k, c) for k in registry.KINDS for n, c in registry.cards(k).items()}
-    if wanted not in known:
-        raise SaccadeError(suggest("model, data set, probe or study", name, known, "saccade list"))
-    kind, card = known[wanted]
-    shown: dict[str, Any] = {
-        "kind": kind,
-        "name": card.name,
-        "about": card.about,
-        "version": card.version,
-        "arguments": card.args,
-        "accepted": {a: arguments.words(card.accepts[a]) for a in card.args if card.accepts.get(a)},
-        **({"splits": list(card.splits)} if card.splits else {}),
-        **card.extra,
-    }
-    if kind == "model":
-        from saccade import models
-        from saccade.profiling import references
-
-        shown["parameters"] = models.parameters(models.build(card.name))
-        if measured := [reference.sentence() for reference in references.of_model(card.name)]:
-            shown["measured"] = measured
-    if kind == "study":
-        study = registry.study(card.name)
-        shown = {
-            "kind": kind,
-            "name": card.name,
-            "question": study.question,
-            "paper": study.paper.citation,
-            "scales": {s: study.costs[s] for s in SCALES if s in study.costs},
-            "choices": {c.name: {"default": c.default, "known": c.known, "about": c.about} for c in study.choices},
-            "claims": {c.id: c.statement for c in study.claims},
-            "figures": [f.name for f in study.figures],
-        }
-    if json:
-        out(shown)
-        return
-    accepted = shown.pop("accepted", {})
-    for field, value in shown.items():
-        if isinstance(value, dict):
-            print(f"{field}:")
-            for k, v in value.items():
-                if isinstance(v, dict):
-                    among = f" ({', '.join(map(str, v['known']))})" if v["known"] else ""
-                    print(f"  {k} = {v['default']!r}   {v['about']}{among}")
-                else:
-                    print(f"  {k}: {v}" + (f"   ({accepted[k]})" if field == "arguments" and k in accepted else ""))
-        elif field == "measured":
-            print("measured, with a short recipe (no best values):")
-            print("\n".join(f"  {line}" for line in value))
-        elif value not in ("", ()):
-            print(f"{field}: {f'{value:,}' if isinstance(value, int) else value}")
-
-
-def _show_registration(name: str, scale: str, lab: str, json: bool) -> None:
-    from saccade.lab import pipeline
-    from saccade.lab import registration as registered
-
-    opened = pipeline.open_session(name, scale, lab)
-    entries = registered.read(opened.folder)
-    if not entries:
-        raise SaccadeError(
-            f"{name} at scale {scale} is not registered in {lab}; the first saccade run registers it (--lab, --scale)."
-        )
-    if json:
-        out(entries)
-        return
-    for entry in entries:
-        print(f"{entry['date']}, saccade {entry['version']}, {entry['runs']} runs finished by then")
-        for id, kept in entry["claims"].items():
-            print(f"  {id}: {kept['declared']['tested']}")
-            for sentence in kept["declared"]["requires"]:
-                print(f"      requires {sentence}")
+from saccade.spec import Outcome, SaccadeError, Says, suggest
 
 
 @command()
