@@ -200,6 +200,14 @@ def test_without_a_published_value_the_goal_is_the_largest_budget_in_the_lab():
         assert labels(study, results) == [label]
 
 
+def test_one_seed_that_has_not_learned_is_counted_and_no_rounding_hides_it():
+    values = {**dict.fromkeys(range(9), 1.0), 9: 0.87}
+    table = Table(rows("accuracy", values, arm="A", split="train"))
+    asked = learned("A", 1.0, split="train", share=0.99, why="it interpolates")
+    met = asked.check(Results(table))
+    assert not met.met and met.found == "A, split train: 98.7 %, 98.6% of the way, 9 of 10 seeds far enough"
+
+
 def test_above_chance_must_be_clear_of_chance():
     chance = Learned(where=Settings(arm="A", split="test"), reaches=1.0, share=0.0, why="a shortcut")
     study = a_study(contrast, requires=(chance,))

@@ -98,11 +98,21 @@ class Learned:
         rising = goal > self.chance
         end = here.low if rising else here.high
         clear = here.n > 1 and (end > self.chance if rising else end < self.chance)
-        progress = (here.value - self.chance) / (goal - self.chance) if goal != self.chance else 0.0
+        gone = {seed: self._gone(value, goal) for seed, value in reached.items()}
+        progress = self._gone(here.value, goal)
+        enough = clear and progress >= self.share
         found = f"{self.name}: {_percent(here.value)}"
-        found += f", {progress:.0%} of the way" if self.share else ""
+        if self.share:
+            close = f"{progress:.0%}" == f"{self.share:.0%}" and progress < self.share
+            found += f", {progress:.{1 if close else 0}%} of the way"
         found += "" if clear else ", not clear of chance"
-        return Met(self.reason, self.asks, clear and progress >= self.share, found)
+        if clear and not enough and (there := sum(one >= self.share for one in gone.values())):
+            found += f", {there} of {len(gone)} seeds far enough"
+        return Met(self.reason, self.asks, enough, found)
+
+    def _gone(self, value: float, goal: float) -> float:
+        """The share of the way from chance to the goal."""
+        return (value - self.chance) / (goal - self.chance) if goal != self.chance else 0.0
 
     def _goal(self, results: Results) -> float:
         if self.reaches is not None:
