@@ -236,3 +236,12 @@ def test_a_look_counts_for_a_claim_though_runs_of_another_size_of_its_arm_are_mi
     assert says(after) == {"64": "reproduced", "128": "reproduced"}
     undone.add((128, 9))
     assert says(after) == {"64": "reproduced", "128": "undecided"}
+
+
+def test_a_probe_of_an_arm_that_no_claim_asked_for_is_no_shortfall(looked_at, monkeypatch):
+    session, _ = looked_at
+    faults = tuple(gap(t, "not measured") for t in session.tasks if t.run.seed == 0)
+    monkeypatch.setattr(plan, "table_of", lambda *_: Table((), (), faults))
+    of_a = [t for t in session.tasks if t.arm == "A"]
+    assert len(pipeline.shortfall(session, of_a, spent=True)) == 1
+    assert len(pipeline.shortfall(session, session.tasks, spent=True)) == 3

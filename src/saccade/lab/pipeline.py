@@ -530,7 +530,8 @@ def shortfall(session: Session, tasks: Sequence[Task], spent: bool = False) -> l
         elif done is not None and done["outcome"] == Outcome.FAILED:
             lines.append(f"{named[task.run.key]} failed: {done['reason']}")
     planned = plan.table_of(session.lab, session.planned)  # what a joined model has not to be measured is no failure
-    lines += [f"{named[f['run']]}: {f['why']}" for f in planned.faults]
+    asked = {task.run.key for task in tasks}  # a probe of an arm that no claim asked for is none either
+    lines += [f"{named[f['run']]}: {f['why']}" for f in planned.faults if f["run"] in asked]
     return lines
 
 
