@@ -235,7 +235,7 @@ VERDICTS = {
     "equivalent": ("#1F5FA8", "="),
     "undecided": ("#6E7781", "?"),
 }
-BUDGET_COLUMNS = 5
+BUDGET_COLUMNS = 4  # with five, names such as L-F12-cifar-slope are wider than their panel and cut at the edge
 CROWD = 40  # intervals of one panel, above which single bars hide one another
 CHARACTER = 5.6  # points across of a letter in a label of 8 points, and a little air
 
