@@ -36,8 +36,8 @@ WINDOW = 300  # steps that the stopping rule looks back at least: training start
 # digits stay at 81 and 86 % of their training images, also after 4800 steps: a first large step turns the one head to
 # borders, where all digits look alike. On photographs no run did so. The rate of one head in one layer is a quarter
 # here: at the whole one 1 of 5 runs of ViT(128,1,1) on 512 digits still stays at 81 % and 1 of 5 of ViT(64,1,1) on 2048
-# at 67 %, at half of it 1 of 5 of ViT(128,1,1) on 2048. On 128 digits it is an eighth: of ten seeds one still does so at
-# a quarter (seed 5, at 87 %), and four times the steps do not help it; at an eighth it fits all of them within 2400, as
+# at 67 %, at half of it 1 of 5 of ViT(128,1,1) on 2048. On 128 digits it is an eighth: of ten seeds one still does
+# so at a quarter (seed 5, at 87 %), and four times the steps do not help it; at an eighth it fits all within 2400, as
 # do seeds 100 to 102, which no claim is tested on (127 or 128 of 128). All by training error.
 WARM, ONE_HEAD, FEW_DIGITS = 200, 0.25, 128
 # Photographs from which on the CNN's rate falls as one over their number. At the whole rate the training error on 4096
