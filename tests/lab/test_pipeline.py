@@ -55,6 +55,13 @@ def test_a_look_adds_seeds_to_single_groups_of_an_arm():
     assert "10 seeds for A; B in 1 of 2 settings (p below 0.015)" in said
 
 
+def test_a_setting_that_is_no_longer_planned_is_not_told_by_its_key():
+    old = next(t.run.key for t in sizes() if t.run.recipe.images == 128)
+    said = in_words(((5, ()), (10, ("A", old)), (20, (old,))), sizes(of_b=(64, 256)))
+    assert said.startswith("Seeds were added in looks: 5 seeds for every arm")
+    assert "then 10 seeds for A (p below 0.015). A claim" in said
+
+
 def test_groups_are_named_shortest():
     firsts = {(t.arm, t.run.recipe.images): t.run.key for t in sizes() if not t.run.seed}
     assert names_of(set(firsts.values()), sizes()) == ("A", "B")

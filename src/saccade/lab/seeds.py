@@ -109,16 +109,22 @@ def write(folder: Path, seeds: Seeds) -> None:
 
 
 def in_words(looks: Sequence[tuple[int, Sequence[str]]], tasks: Sequence[Task]) -> str:
-    """At which levels verdicts were given, and what has more seeds than the rest; `tasks` is the design without it."""
+    """At which levels verdicts were given, and what has more seeds than the rest; `tasks` is the design without it.
+
+    What got seeds in an earlier design and is no longer planned is left out: its key would tell a reader nothing.
+    """
     levels = sequential.levels()
-    arm_of = {run.key: arm for arm, run in groups_of(tasks)}
+    groups = groups_of(tasks)
+    arm_of, arms = {run.key: arm for arm, run in groups}, {arm for arm, _ in groups}
     settings = Counter(arm_of.values())
     steps = []
     for n, names in looks:
         if n in levels:
             some = Counter(arm_of[name] for name in names if name in arm_of)
-            got = [name for name in names if name not in arm_of]
+            got = [name for name in names if name in arms]
             got += [f"{arm} in {k} of {settings[arm]} settings" for arm, k in some.items()]
+            if names and not got:
+                continue
             every = "every arm, or the scale's own where these are more"
             steps.append(f"{n} seeds for {'; '.join(sorted(got)) or every} (p below {levels[n]:g})")
     return (
