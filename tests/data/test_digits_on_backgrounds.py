@@ -109,12 +109,29 @@ def test_training_draws_augmentation_and_backgrounds_from_the_generator_only():
         return images.batch(torch.arange(8), torch.Generator().manual_seed(seed))
 
     assert torch.equal(shown(0), shown(1))
-    for args in ({"augment": "mild"}, {"assign": "every_time"}):
+    for args in ({"augment": "mild"}, {"augment": "colours"}, {"assign": "every_time"}):
         assert torch.equal(shown(0, **args), shown(0, **args))
         assert not torch.equal(shown(0, **args), shown(1, **args))
-    images = make("train", augment="mild")
-    assert torch.equal(images.batch(torch.arange(8)), make("train").batch(torch.arange(8)))
+    for augment in ("mild", "colours"):
+        images = make("train", augment=augment)
+        assert torch.equal(images.batch(torch.arange(8)), make("train").batch(torch.arange(8)))
     assert make("ood", augment="mild").jitter == ()
+    assert make("ood", augment="colours").colours == 0
+
+
+def test_varied_colours_leave_the_drawing_alone():
+    """One straight line per image and channel from old to new values, all of an image's with the same slope."""
+    plain, index = make("train"), torch.arange(16)
+    old = plain.batch(index).flatten(2)
+    new = make("train", augment="colours").batch(index, torch.Generator().manual_seed(3)).flatten(2)
+    centred = old - old.mean(-1, keepdim=True)
+    slope = (centred * (new - new.mean(-1, keepdim=True))).sum(-1) / centred.square().sum(-1)
+    torch.testing.assert_close(slope, slope[:, :1].expand_as(slope), rtol=1e-4, atol=1e-5)
+    assert slope.min() >= 0 and slope.max() <= 2 and slope[:, 0].std() > 0.2
+    line = slope[..., None] * (old - 0.5) + 0.5
+    moved = new - line
+    torch.testing.assert_close(moved, moved[..., :1].expand_as(moved), rtol=1e-4, atol=1e-5)
+    assert moved.abs().max() <= 0.5 + 1e-5 and moved[:, 0, 0].std() > 0.1
 
 
 def test_every_blend_and_placement_stays_in_range():

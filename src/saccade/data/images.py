@@ -40,7 +40,7 @@ class Images(ABC):
 
     @abstractmethod
     def batch(self, index: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """Float images in [0, 1]. With a generator, as in training: augmentations apply."""
+        """Float images in [0, 1]. With a generator, as in training: with augmentation, whose colours may leave it."""
 
     @abstractmethod
     def pick(self, index: Tensor) -> Self:
@@ -78,7 +78,7 @@ class Pasted(Images):
     `ink` (n, 28, 28) and `scenes` (m, 3, 32, 32) are uint8; image i shows ink i on scene which[i].
     `maps` (n, 2, 3) warps the ink alone. `redraw`, when given, holds for each image the scenes that training
     draws from every time it is shown. `jitter` is the training-time variation of the ink: degrees, pixels,
-    share of scale.
+    share of scale. `colours` is that of the whole image: by how much contrast and channels vary.
     """
 
     ink: Tensor
@@ -89,6 +89,7 @@ class Pasted(Images):
     jitter: Triple = ()
     blend: str = "opacity"
     placement: str = "pad"
+    colours: float = 0.0
 
     def __post_init__(self) -> None:
         """The same demands with the kernel and without, so that both give the same or refuse the same."""
@@ -100,6 +101,12 @@ class Pasted(Images):
             )
 
     def batch(self, index: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        x = self._composed(index, generator)
+        if generator is None or not self.colours:
+            return x
+        return pixels.recolour(x, self.colours, generator)
+
+    def _composed(self, index: Tensor, generator: torch.Generator | None) -> Tensor:
         which, maps = self.which.index_select(0, index), None if self.maps is None else self.maps[index]
         if generator is not None and self.redraw is not None:
             choices = self.redraw[index]

@@ -66,5 +66,15 @@ def compose(ink: Tensor, scene: Tensor, blend: str = "opacity") -> Tensor:
     return (ink + scene).clamp(max=1.0)
 
 
+def recolour(x: Tensor, share: float, generator: torch.Generator) -> Tensor:
+    """Images (n, c, h, w), each with its own contrast, 1 ± share about mid-grey, and its channels moved by ± share / 2.
+
+    Not clipped to [0, 1]: what is brighter than something else stays so.
+    """
+    n, channels = x.shape[:2]
+    u = (torch.rand(n, 1 + channels, 1, 1, generator=generator) * 2 - 1).to(x.device)
+    return (x - 0.5) * (1 + share * u[:, :1]) + (0.5 + share / 2 * u[:, 1:])
+
+
 def _stack(*six: Tensor) -> Tensor:
     return torch.stack(six, -1).reshape(-1, 2, 3)

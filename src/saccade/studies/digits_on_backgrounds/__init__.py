@@ -19,22 +19,21 @@ DIFFERS = (
     Difference("the thesis' code is not public: attention layer, heads, blending, optimiser and epochs are choices"),
     Difference("paired seeds, t intervals and Holm correction instead of overlap of one-standard-deviation bands"),
     Difference(
-        "below paper scale: fewer training images seen than the thesis may have used, the same for all arms",
+        "below paper scale: fewer training images seen than the thesis may have used, the same for arms that are "
+        "compared",
         ("D-H1", "D-H2", "D-F8-x8", "D-F8-rise", "D-F8-cross", "D-F9-pattern", "D-F9-scale", "D-V1"),
     ),
     Difference(
+        "tested on models whose training images vary in contrast and colour, of which the thesis mentions nothing: "
+        "without it attention at x=8 does not recognise digits on unseen backgrounds (18.7 % after 240 000 images, "
+        "falling), and what does not recognise a digit cannot lose it. The strength was chosen on training digits over "
+        "training images left out, by accuracy alone. At large these arms see 120 000 images; tests and requirements "
+        "are otherwise those of before",
+        ("D-H3", "D-H4", "D-H5", "D-F9-pattern", "D-F10-slope", "D-F11-slope", "D-F12-slope"),
+    ),
+    Difference(
         "at small, transformed digits are 400 images per severity instead of 2 000 or more",
-        (
-            "D-H3",
-            "D-H4",
-            "D-H5",
-            "D-F9-pattern",
-            "D-F9-scale",
-            "D-F10-slope",
-            "D-F11-slope",
-            "D-F12-slope",
-            "D-F10-cnn",
-        ),
+        ("D-F9-scale", "D-F10-cnn"),
     ),
     Difference(
         "retention is accuracy relative to the same replication's unmoved accuracy; the thesis reads absolute "

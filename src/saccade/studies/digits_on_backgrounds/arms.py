@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from saccade.spec import Probe, Recipe, Run, Scale, Settings, Task
@@ -11,6 +11,7 @@ from saccade.study import Choice
 
 XS = (1, 2, 4, 8, 16, 32, 64)
 LOW, HIGH = 8, 64  # the two values of x whose curves the thesis shows
+VARIED = "varied colours"  # of whole training images
 OVERVIEW = {"translation": 4, "rotation": 20, "scale": 0.75}
 NEUTRAL = {"translation": 0, "rotation": 0, "scale": 1}
 GRIDS: Mapping[str, tuple[float, ...]] = {
@@ -43,6 +44,7 @@ class Arm:
     seeds: int
     model_args: Settings = field(default_factory=Settings)
     data_args: Settings = field(default_factory=Settings)
+    images: int = 0  # training images seen; 0: the scale's number
 
 
 def arms(scale: Scale, chosen: Settings) -> list[Arm]:
@@ -51,9 +53,11 @@ def arms(scale: Scale, chosen: Settings) -> list[Arm]:
     mha = {"reading": chosen["reading"], "heads": chosen["heads"]}
     main, more = scale(smoke=2, demo=5, small=5, large=8, paper=10), scale(smoke=2, demo=5, small=5, large=5, paper=10)
     proposed: tuple[int, ...] = scale(smoke=(), small=(), large=(HIGH,), paper=(LOW, HIGH))
-    curve: tuple[int, ...] = scale(smoke=(), small=(), large=(1,), paper=(1, 2, 4, 16, 32))
+    curve: tuple[int, ...] = scale(smoke=(), small=(), large=(), paper=(1, 2, 4, 16, 32))
     cnn_xs: tuple[int, ...] = scale(smoke=(LOW, HIGH), demo=few, small=(1, 4, LOW, 16, HIGH), large=XS, paper=XS)
-    pooled, mild = Settings(head="mean"), Settings(augment="mild")
+    pooled, mild, colours = Settings(head="mean"), Settings(augment="mild"), Settings(augment="colours")
+    both: tuple[int, ...] = scale(smoke=(), small=(), large=(LOW, HIGH), paper=(LOW, HIGH))
+    half = scale(smoke=0, small=0, large=120_000, paper=0)  # what two cores do in two hours
     any_x: tuple[int, ...] = scale(smoke=(), small=(HIGH,), large=(HIGH,), paper=(HIGH,))
     return [
         Arm("CNN", "lenet", cnn_xs, main),
@@ -69,11 +73,13 @@ def arms(scale: Scale, chosen: Settings) -> list[Arm]:
         Arm("MHA, pooled", "mha_lenet", proposed, more, Settings(mha, **pooled)),
         Arm("CNN, augmented", "lenet", proposed, more, data_args=mild),
         Arm("MHA, augmented", "mha_lenet", proposed, more, Settings(mha), mild),
+        Arm(f"CNN, {VARIED}", "lenet", both, main, data_args=colours, images=half),
+        Arm(f"MHA, {VARIED}", "mha_lenet", both, main, Settings(mha), colours, images=half),
         Arm("CNN, any background", "lenet", any_x, more, data_args=Settings(pairing="random")),
         Arm(
             "ViT",
             "basic_vit",
-            scale(smoke=(LOW,), demo=(), small=(), large=(LOW, HIGH), paper=XS),
+            scale(smoke=(LOW,), demo=(), small=(), large=(), paper=XS),
             more,
             Settings(dim=64, heads=4, depth=2),
         ),
@@ -81,10 +87,10 @@ def arms(scale: Scale, chosen: Settings) -> list[Arm]:
 
 
 def tasks(scale: Scale, chosen: Settings) -> Sequence[Task]:
-    """Every arm at every x and seed; one recipe and one number of images seen for all."""
-    images = chosen["images"] or scale(smoke=320, demo=16_000, small=36_000, large=240_000, paper=600_000)
+    """Every arm at every x and seed, in one recipe; arms that are compared see the same number of images."""
+    images = scale(smoke=320, demo=16_000, small=36_000, large=240_000, paper=600_000)
     recipe = Recipe(
-        images=images,
+        images=chosen["images"] or images,
         optimizer=chosen["optimizer"],
         momentum=0.9 if chosen["optimizer"] == "sgd" else 0.0,
         watch=scale(smoke=2, small=8, large=16, paper=20, demo=8),
@@ -97,12 +103,12 @@ def tasks(scale: Scale, chosen: Settings) -> Sequence[Task]:
             Run(
                 arm.model,
                 "digits_on_backgrounds",
-                recipe,
+                replace(recipe, images=chosen["images"] or arm.images or images),
                 seed,
                 arm.model_args,
                 Settings(fixed, backgrounds=x, **arm.data_args),
             ),
-            probes(scale, x),
+            probes(scale, x, few=bool(arm.images)),
             arm.name,
         )
         for arm in arms(scale, chosen)
@@ -111,11 +117,15 @@ def tasks(scale: Scale, chosen: Settings) -> Sequence[Task]:
     ]
 
 
-def probes(scale: Scale, x: int) -> tuple[Probe, ...]:
-    """The whole severity curves at the two x of the thesis' figures 10 to 12; its overview values elsewhere."""
+def probes(scale: Scale, x: int, few: bool = False) -> tuple[Probe, ...]:
+    """The whole severity curves at the two x of the thesis' figures 10 to 12; its overview values elsewhere.
+
+    With `few` as many unmoved digits as moved ones: attention takes as long to be tested as to be trained.
+    """
     n, moved = scale(
         smoke=(100, 50), demo=(1000, 200), small=(10_000, 400), large=(10_000, 2000), paper=(10_000, 10_000)
     )
+    n = moved if few else n
     grids: Mapping[str, tuple[float, ...]] = GRIDS if x in (LOW, HIGH) else {k: (v,) for k, v in OVERVIEW.items()}
     if scale.name == "smoke":
         grids = {name: (NEUTRAL[name], OVERVIEW[name]) for name in GRIDS}

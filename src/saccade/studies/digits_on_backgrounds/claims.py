@@ -12,7 +12,7 @@ from saccade import stats
 from saccade.lab.table import Table, minus, per_seed, slope_per_seed
 from saccade.requirements import Learned, above_chance, learned
 from saccade.spec import Evidence
-from saccade.studies.digits_on_backgrounds.arms import HIGH, LOW, OVERVIEW
+from saccade.studies.digits_on_backgrounds.arms import HIGH, LOW, OVERVIEW, VARIED
 from saccade.studies.digits_on_backgrounds.measures import fall, gap_to_ood, moved, retention, split_accuracy
 from saccade.study import Claim, claim
 
@@ -38,7 +38,14 @@ def has_to_lose(arm: str, x: int) -> Learned:
 
 BOTH_LOW = (sees("CNN", LOW), sees("MHA", LOW))
 BOTH_HIGH = (sees("CNN", HIGH), sees("MHA", HIGH), knows("CNN", HIGH), knows("MHA", HIGH))
-MOVED = tuple(has_to_lose(arm, x) for x in (LOW, HIGH) for arm in ("CNN", "MHA"))
+# Claims on moved digits compare arms that recognise them. Attention does not at x=8, however long it trains, unless
+# colours vary in training (18.7 % on unseen backgrounds): the global colour of few backgrounds is all that it needs.
+SEEING_CNN, SEEING_MHA = (f"{arm}, {VARIED}" for arm in ("CNN", "MHA"))
+MOVED = (
+    *(sees(arm, x) for x in (LOW, HIGH) for arm in (SEEING_CNN, SEEING_MHA)),
+    *(knows(arm, HIGH) for arm in (SEEING_CNN, SEEING_MHA)),
+    *(has_to_lose(arm, x) for x in (LOW, HIGH) for arm in (SEEING_CNN, SEEING_MHA)),
+)
 
 
 @claim(
@@ -80,15 +87,17 @@ def _keeps(id: str, how: str, transform: str) -> Claim:
         concluded="rejected",
         tested="mean over severities of accuracy relative to the unmoved digit's, CNN minus MHA, is above 0 at x=8 and "
         "at x=64",
-        requires=(*BOTH_LOW, *BOTH_HIGH, *MOVED),
-        needs="small",
+        requires=MOVED,
+        needs="large",
         family=transform,
     )
     def test(table: Table) -> Evidence:
         return stats.all_of(
             *(
                 stats.greater(
-                    retention(table, "CNN", transform, x), retention(table, "MHA", transform, x), note=f"x={x}"
+                    retention(table, SEEING_CNN, transform, x),
+                    retention(table, SEEING_MHA, transform, x),
+                    note=f"x={x}",
                 )
                 for x in (LOW, HIGH)
             )
@@ -168,16 +177,18 @@ def gap_closes(table: Table, *, least: float) -> Evidence:
     "For every transformation attention is relatively good at low x and the CNN better at high x.",
     paper="sign change along x for all three",
     concluded="stated",
-    needs="small",
+    needs="large",
     tested="accuracy at translation 4, rotation 20, scale 0.75: MHA above CNN at x=8 and CNN above MHA at x=64",
-    requires=(*BOTH_LOW, *BOTH_HIGH, *MOVED),
+    requires=MOVED,
 )
 def pattern_in_all(table: Table) -> Evidence:
     parts = []
     for name, value in OVERVIEW.items():
-        low, high = ({arm: moved(table, arm, name, value, x) for arm in ("CNN", "MHA")} for x in (LOW, HIGH))
-        parts.append(stats.greater(low["MHA"], low["CNN"], note=f"{name}, x={LOW}: MHA − CNN"))
-        parts.append(stats.greater(high["CNN"], high["MHA"], note=f"{name}, x={HIGH}: CNN − MHA"))
+        (cnn, mha), (late_cnn, late_mha) = (
+            [moved(table, arm, name, value, x) for arm in (SEEING_CNN, SEEING_MHA)] for x in (LOW, HIGH)
+        )
+        parts.append(stats.greater(mha, cnn, note=f"{name}, x={LOW}: MHA − CNN"))
+        parts.append(stats.greater(late_cnn, late_mha, note=f"{name}, x={HIGH}: CNN − MHA"))
     return stats.all_of(*parts)
 
 
@@ -204,15 +215,17 @@ def _falls(id: str, statement: str, transform: str, unit: str) -> Claim:
         statement,
         paper="drop MHA > drop CNN",
         concluded="confirmed",
-        needs="small",
+        needs="large",
         tested=f"accuracy lost per {unit}, MHA minus CNN, is above 0 at x=8 and at x=64",
-        requires=(*BOTH_LOW, *BOTH_HIGH, *MOVED),
+        requires=MOVED,
         family=transform,
     )
     def test(table: Table) -> Evidence:
         return stats.all_of(
             *(
-                stats.greater(fall(table, "MHA", transform, x), fall(table, "CNN", transform, x), note=f"x={x}")
+                stats.greater(
+                    fall(table, SEEING_MHA, transform, x), fall(table, SEEING_CNN, transform, x), note=f"x={x}"
+                )
                 for x in (LOW, HIGH)
             ),
             note="absolute accuracy as in the thesis: an arm that starts lower has less to lose",

@@ -1,4 +1,4 @@
-"""Figures 8 to 12 of the thesis, and three of our own."""
+"""Figures 8 to 12 of the thesis, and four of our own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from saccade import stats
 from saccade.lab.table import Table
 from saccade.report import figures
 from saccade.report.figures import FigureData
-from saccade.studies.digits_on_backgrounds.arms import HIGH, LOW, NEUTRAL, OVERVIEW
+from saccade.studies.digits_on_backgrounds.arms import HIGH, LOW, NEUTRAL, OVERVIEW, VARIED
 from saccade.study import Figure, figure
 
 _LOOK = {"CNN": {"family": "cnn"}, "MHA": {"family": "attention"}, "ViT": {"family": "vit"}}
@@ -58,14 +58,16 @@ def fig9_transforms(table: Table) -> FigureData:
 
 
 def _severity(transform: str, x_label: str) -> Callable[[Table], FigureData]:
-    def make(table: Table) -> FigureData:
+    """Accuracy, and the share of it that is kept: as the thesis trains, then with varied colours, which claims read."""
+
+    def panels(table: Table, extra: str) -> list[Any]:
         lines = [
             {
                 "label": f"{arm}, x={x}",
                 **_LOOK[arm],
                 "dash": dash,
                 "shade": shade,
-                "where": {"arm": arm, "transform": transform, "backgrounds": x},
+                "where": {"arm": arm + extra, "transform": transform, "backgrounds": x},
             }
             for arm in ("CNN", "MHA")
             for x, dash, shade in ((LOW, "dashed", 0.35), (HIGH, "solid", 0.6))
@@ -79,15 +81,25 @@ def _severity(transform: str, x_label: str) -> Callable[[Table], FigureData]:
             "own_axis": True,
             "x_down": transform == "scale",
         }
-        return figures.beside(
-            figures.curves(table, **shared, panel="accuracy", y_label="accuracy"),
+        how = extra.lstrip(", ")
+        return [
+            figures.curves(table, **shared, panel=", ".join(filter(None, ("accuracy", how))), y_label="accuracy"),
             figures.curves(
                 table,
                 **shared,
-                panel="retention: relative to the same replication's unmoved digit",
+                panel=", ".join(filter(None, ("retention", how))),
                 y_label="share of accuracy kept",
                 relative_to=NEUTRAL[transform],
             ),
+        ]
+
+    def make(table: Table) -> FigureData:
+        varied = f", {VARIED}"
+        run = table.values("arm")
+        extras = ["", *([varied] if any(arm + varied in run for arm in _LOOK) else [])]
+        return figures.beside(
+            *(panel for extra in extras for panel in panels(table, extra)),
+            note="Retention is accuracy relative to the same replication's unmoved digit.",
         )
 
     return make
@@ -170,4 +182,36 @@ def proposals(table: Table) -> FigureData:
     return figures.beside(*several, note=f"x = {HIGH} backgrounds per digit class, unseen backgrounds.")
 
 
-FIGURES = (fig8_backgrounds, fig9_transforms, fig10, fig11, fig12, images_seen, proposals)
+@figure("Colours that vary in training: what each model took from them", paper="")
+def varied_colours(table: Table) -> FigureData:
+    """Accuracy on unseen backgrounds while training, with and without."""
+    if not any(f"{arm}, {VARIED}" in table.values("arm") for arm in _LOOK):
+        raise stats.TooFewSeeds(0)
+
+    def panel(x: int) -> Any:
+        lines = [
+            {
+                "label": arm + extra,
+                **_LOOK[arm],
+                "dash": dash,
+                "y": "watched",
+                "where": {"arm": arm + extra, "backgrounds": x, "split": "ood"},
+            }
+            for arm in ("CNN", "MHA")
+            for extra, dash in (("", "solid"), (f", {VARIED}", "dashed"))
+        ]
+        return figures.curves(
+            table,
+            y="accuracy",
+            x="images",
+            lines=lines,
+            x_label="training images seen",
+            y_label="accuracy on unseen backgrounds",
+            y_percent=True,
+            panel=f"x = {x}",
+        )
+
+    return figures.beside(*(panel(x) for x in (LOW, HIGH)))
+
+
+FIGURES = (fig8_backgrounds, fig9_transforms, fig10, fig11, fig12, images_seen, varied_colours, proposals)
