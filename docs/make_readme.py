@@ -116,7 +116,9 @@ def _evidence(told: dict[str, Any] | None) -> Evidence | None:
     if told is None:
         return None
     numbers = {k: float("nan") if v is None else v for k, v in told["estimate"].items()}
-    return Evidence(Estimate(**numbers), told["p"], told["p_against"], told["method"], told["unit"])
+    same = {k: told[k] for k in ("p", "p_against", "method", "unit", "note", "null", "margin")}
+    parts = tuple(part for each in told["parts"] if (part := _evidence(each)))
+    return Evidence(Estimate(**numbers), parts=parts, **same)
 
 
 def verdict(told: dict[str, Any]) -> Verdict:

@@ -21,7 +21,7 @@ import public_recipes
 from saccade import stats
 from saccade.cli.terminal import duration
 from saccade.lab.table import Series, minus
-from saccade.report.document import ours
+from saccade.report.document import ours, unit_of
 from saccade.spec import Estimate, Reason, Verdict
 from saccade.study import takes
 
@@ -89,17 +89,26 @@ def claims(verdicts: readme.Verdicts, study: str, scale: str) -> Iterator[str]:
         v = readme.verdict(told)
         met = [r["met"] for r in told["requirements"]]
         remark = "" if v.decided else why_open(v, study, scale)
-        unit = f" {v.evidence.unit}" if v.evidence and v.evidence.unit != "points" else ""
         cells = (
             f"{v.claim}: {v.statement}",
             v.paper or "–",
-            f"{ours(v.evidence)}{unit}",
+            measured(v),
             v.label,
             remark,
             f"{sum(met)} of {len(met)}" if met else "–",
             v.family if v.family != v.claim else "",
         )
         yield "| " + " | ".join(map(escaped, cells)) + " |"
+
+
+def measured(v: Verdict) -> str:
+    """The number, its unit where that is not percentage points, and of a claim made of parts which one it is of."""
+    if v.evidence is None:
+        return ours(None)
+    said = " ".join(filter(None, (ours(v.evidence), unit_of(v.evidence).removeprefix("percentage points").strip())))
+    part = stats.deciding(v.evidence)
+    there = part.note in v.remark and not v.decided  # the next cell but one says it
+    return f"{said}; {part.note}" if v.evidence.parts and part.note and not there else said
 
 
 def escaped(text: str) -> str:

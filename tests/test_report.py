@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from saccade import stats
 from saccade.lab.table import Table, gap, records
 from saccade.report import document, figures, writers
 from saccade.spec import (
@@ -485,6 +486,17 @@ def test_what_a_study_says_begins_with_what_was_decided():
     said = document.in_words(decided)
     assert said == ("statement of C (C): +4.4 [2.9, 5.9] n=5 percentage points.", "Tested: test of C.")
     assert document.in_words(waiting)[0] == "statement of B (B)."
+
+
+def test_a_number_says_which_side_was_asked_for():
+    seeds = dict(enumerate((0.02, 0.03, 0.02, 0.03, 0.02)))
+    assert document.unit_of(stats.above(seeds, 0.0)) == "percentage points"
+    assert document.unit_of(stats.above(seeds, 0.1)) == "percentage points (above 10 asked)"
+    assert document.unit_of(stats.above(seeds, 0.693, unit="nats")) == "nats (above 0.693 asked)"
+    assert document.unit_of(stats.within(seeds, 0.0, 0.05)) == "percentage points (within ± 5 asked)"
+    assert document.unit_of(stats.exact(3, True)) == document.unit_of(stats.all_of(stats.exact(3, True)))
+    parts = stats.all_of(stats.above(seeds, 0.0), stats.above(seeds, 0.1))
+    assert document.ours(parts) == "+2.4 [1.7, 3.1] n=5" and document.unit_of(parts).endswith("(above 10 asked)")
 
 
 def test_a_judged_study_can_be_written(tmp_path):

@@ -215,6 +215,17 @@ def test_all_of_takes_the_weakest_part():
         stats.all_of()
 
 
+def test_a_claim_made_of_parts_is_shown_by_the_part_that_decides_it():
+    """Contradicted by its precise part, where an imprecise one lies further on the other side and says less."""
+    sure = stats.above(series([0.010, 0.011, 0.009, 0.010, 0.010]), 0.1, note="sure")
+    far = stats.above(series([-0.9, 0.1, -0.4, -0.8, 0.5]), 0.0, note="far")
+    good, weak = stats.greater(A, B), stats.above({s: A[s] for s in (0, 1, 2)}, 0.78)
+    assert stats.deciding(stats.all_of(far, sure)) is sure
+    assert stats.deciding(stats.all_of(good, stats.all_of(far, sure))) is sure
+    assert stats.deciding(stats.all_of(good, weak)) is weak
+    assert stats.deciding(good) is good
+
+
 def test_all_of_counts_the_fewest_seeds_and_says_when_more_will_not_help():
     strong = stats.above({s: A[s] for s in (0, 1, 2)}, 0.1)
     weak, wrong = stats.greater(A, B, margin=0.02), stats.greater(B, A)

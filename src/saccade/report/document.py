@@ -213,19 +213,32 @@ def what_it_says(headline: Sequence[str], verdicts: Sequence[Verdict]) -> list[V
 
 def in_words(v: Verdict) -> tuple[str, str]:
     """As in `MHA beats CNN (D-H1): -20.7 [-25.5, -16.0] n=5 percentage points.`, and what was tested."""
-    unit = v.evidence.unit if v.evidence else ""
-    unit = {"points": " percentage points", "": ""}.get(unit, f" {unit}")
-    number = f": {ours(v.evidence)}{unit}" if v.evidence else ""
+    number = ": " + " ".join(filter(None, (ours(v.evidence), unit_of(v.evidence)))) if v.evidence else ""
     return f"{v.statement.rstrip('.')} ({v.claim}){number}.", f"Tested: {v.tested}."
 
 
 def ours(evidence: Evidence | None) -> str:
+    """The number with its interval; of a claim made of parts that of the part which decides."""
     if evidence is None:
         return "–"
-    e = evidence.estimate
+    part = stats.deciding(evidence)
+    e = part.estimate
     if e.method != "exact" and not (math.isfinite(e.low) and math.isfinite(e.high)):
-        return e.text(evidence.unit).split(" [")[0] + f" n={e.n}, no interval"
-    return e.text(evidence.unit)
+        return e.text(part.unit).split(" [")[0] + f" n={e.n}, no interval"
+    return e.text(part.unit)
+
+
+def unit_of(evidence: Evidence) -> str:
+    """The unit, and on what the number had to lie where that is not the side of 0: `nats (above 0.693 asked)`."""
+    part = stats.deciding(evidence)
+    words = [{"points": "percentage points"}.get(part.unit, part.unit)]
+    if part.estimate.method != "exact":
+        k = 100 if part.unit == "points" else 1
+        if part.margin is not None:
+            words.append(f"(within ± {k * part.margin:.3g} asked)")
+        elif part.null:
+            words.append(f"(above {k * part.null:.3g} asked)")
+    return " ".join(filter(None, words))
 
 
 def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -349,8 +362,8 @@ def _shown(number: int, figure: Figure, data: figures.FigureData, svg: str) -> S
 
 def _summary_row(v: Verdict) -> tuple[Cell, ...]:
     measured: Cell = (ours(v.evidence),)
-    if v.evidence and v.evidence.unit:
-        measured += (Small("percentage points" if v.evidence.unit == "points" else v.evidence.unit),)
+    if v.evidence and (unit := unit_of(v.evidence)):
+        measured += (Small(unit),)
     says: Cell = (Badge(v.label), *((Small(v.remark),) if v.remark else ()))
     p = "exact" if v.evidence and v.evidence.estimate.method == "exact" else _p(v.p_adjusted)
     claim: Cell = (_ref(v.claim), " " + v.statement)

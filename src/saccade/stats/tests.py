@@ -137,6 +137,16 @@ def resting_on(before: Evidence, after: Evidence) -> list[int]:
     return list(numbers)
 
 
+def deciding(evidence: Evidence) -> Evidence:
+    """What a claim made of parts stands or falls with: its weakest part, or the one that speaks most against it."""
+    while evidence.parts:
+        if evidence.p >= evidence.p_against:
+            evidence = min(evidence.parts, key=lambda e: e.p_against)
+        else:
+            evidence = max(evidence.parts, key=lambda e: (e.p, e.estimate.method != "exact"))
+    return evidence
+
+
 def all_of(*evidence: Evidence, note: str = "") -> Evidence:
     """Do all parts hold? Intersection–union: the largest p counts, and no correction is due.
 

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from saccade import registry
+from saccade import registry, stats
 from saccade.lab import pipeline, plan
 from saccade.lab.pipeline import Session
 from saccade.lab.store import Lab
@@ -294,13 +294,14 @@ def claim(verdict: Verdict) -> Flat:
 def tested(evidence: Evidence | None) -> Flat | None:
     if evidence is None:
         return None
+    part = stats.deciding(evidence)
     return {
         "ours": document.ours(evidence),
-        "unit": evidence.unit,
-        "estimate": jsonable(evidence.estimate),
-        "each": [{"seed": seed, "value": value} for seed, value in evidence.each],
-        "null": evidence.null,
-        "margin": evidence.margin,
+        "unit": part.unit,
+        "estimate": jsonable(part.estimate),
+        "each": [{"seed": seed, "value": value} for seed, value in part.each],
+        "null": part.null,
+        "margin": part.margin,
         "p": evidence.p,
         "p_against": evidence.p_against,
         "method": evidence.method,
