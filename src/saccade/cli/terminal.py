@@ -110,8 +110,11 @@ class Board:
         """Time left, from the costs of what is not finished.
 
         They are corrected by what was expected of the runs so far and what they took: some end early by their stopping
-        rule, and the machine may have become slower or faster since costs were measured.
+        rule, and the machine may have become slower or faster since costs were measured. Costs are of training: when
+        it has ended everywhere, that is what is said.
         """
+        if self.running and len(self.running) == len(self.seconds) and all(s == 1 for _, _, s in self.running.values()):
+            return "only measuring is"
         under_way = sum(self.seconds.get(k, 0.0) * share for k, (_, _, share) in self.running.items())
         left = (self.left - under_way) / max(1, self.jobs)
         done = (self.expected - self.left + under_way) / max(1, self.jobs)
