@@ -115,10 +115,28 @@ fig11 = Figure(
 fig12 = Figure("fig12_scale", "Shrinking of the digit", "Figure 12", _severity("scale", "scale"))
 
 
+def _while_training(table: Table, lines: Callable[[int], list[dict[str, Any]]], y_label: str) -> FigureData:
+    """Lines over the training images seen, for the two x."""
+    several = (
+        figures.curves(
+            table,
+            y="accuracy",
+            x="images",
+            lines=lines(x),
+            x_label="training images seen",
+            y_label=y_label,
+            y_percent=True,
+            panel=f"x = {x}",
+        )
+        for x in (LOW, HIGH)
+    )
+    return figures.beside(*several)
+
+
 @figure("Accuracy against training images seen: does an arm still learn?", paper="")
 def images_seen(table: Table) -> FigureData:
-    def panel(x: int) -> Any:
-        lines = [
+    def lines(x: int) -> list[dict[str, Any]]:
+        return [
             {
                 "label": f"{arm}, {label}",
                 **look,
@@ -132,18 +150,30 @@ def images_seen(table: Table) -> FigureData:
                 ("OOD", "watched", "ood", "solid"),
             )
         ]
-        return figures.curves(
-            table,
-            y="accuracy",
-            x="images",
-            lines=lines,
-            x_label="training images seen",
-            y_label="accuracy",
-            y_percent=True,
-            panel=f"x = {x}",
-        )
 
-    return figures.beside(*(panel(x) for x in (LOW, HIGH)))
+    return _while_training(table, lines, "accuracy")
+
+
+@figure("Colours that vary in training: what each model took from them", paper="")
+def varied_colours(table: Table) -> FigureData:
+    """Accuracy on unseen backgrounds while training, with and without."""
+    if not any(f"{arm}, {VARIED}" in table.values("arm") for arm in _LOOK):
+        raise stats.TooFewSeeds(0)
+
+    def lines(x: int) -> list[dict[str, Any]]:
+        return [
+            {
+                "label": arm + extra,
+                **_LOOK[arm],
+                "dash": dash,
+                "y": "watched",
+                "where": {"arm": arm + extra, "backgrounds": x, "split": "ood"},
+            }
+            for arm in ("CNN", "MHA")
+            for extra, dash in (("", "solid"), (f", {VARIED}", "dashed"))
+        ]
+
+    return _while_training(table, lines, "accuracy on unseen backgrounds")
 
 
 @figure("What the author proposed: a pooled head, mild augmentation", paper="Section 6, conjectures")
@@ -180,38 +210,6 @@ def proposals(table: Table) -> FigureData:
     moves = {"translation": "translation (px)", "rotation": "rotation (degrees)", "scale": "scale"}
     several = (panel(arm, transform, label) for arm in arms for transform, label in moves.items())
     return figures.beside(*several, note=f"x = {HIGH} backgrounds per digit class, unseen backgrounds.")
-
-
-@figure("Colours that vary in training: what each model took from them", paper="")
-def varied_colours(table: Table) -> FigureData:
-    """Accuracy on unseen backgrounds while training, with and without."""
-    if not any(f"{arm}, {VARIED}" in table.values("arm") for arm in _LOOK):
-        raise stats.TooFewSeeds(0)
-
-    def panel(x: int) -> Any:
-        lines = [
-            {
-                "label": arm + extra,
-                **_LOOK[arm],
-                "dash": dash,
-                "y": "watched",
-                "where": {"arm": arm + extra, "backgrounds": x, "split": "ood"},
-            }
-            for arm in ("CNN", "MHA")
-            for extra, dash in (("", "solid"), (f", {VARIED}", "dashed"))
-        ]
-        return figures.curves(
-            table,
-            y="accuracy",
-            x="images",
-            lines=lines,
-            x_label="training images seen",
-            y_label="accuracy on unseen backgrounds",
-            y_percent=True,
-            panel=f"x = {x}",
-        )
-
-    return figures.beside(*(panel(x) for x in (LOW, HIGH)))
 
 
 FIGURES = (fig8_backgrounds, fig9_transforms, fig10, fig11, fig12, images_seen, varied_colours, proposals)
