@@ -112,8 +112,8 @@ def tasks(scale: Scale, chosen: Settings) -> Sequence[Task]:
             arm.name,
         )
         for arm in arms(scale, chosen)
+        for seed in range(arm.seeds)  # before x: what is finished then has whole curves
         for x in arm.xs
-        for seed in range(arm.seeds)
     ]
 
 
