@@ -200,7 +200,7 @@ def test_the_card_of_a_claim_says_how_it_is_tested_and_run(capsys):
     shown = capsys.readouterr().out
     assert (
         "is above 0 at x=8 and at x=64" in shown
-        and "saccade run digits_on_backgrounds --scale small --claims D-H3" in shown
+        and "saccade run digits_on_backgrounds --scale large --claims D-H3" in shown
     )
     commands.main(["show", "R-T1-order", "--json"])
     card = json.loads(capsys.readouterr().out)
