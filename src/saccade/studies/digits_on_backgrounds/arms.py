@@ -73,8 +73,11 @@ def arms(scale: Scale, chosen: Settings) -> list[Arm]:
         Arm("MHA, pooled", "mha_lenet", proposed, more, Settings(mha, **pooled)),
         Arm("CNN, augmented", "lenet", proposed, more, data_args=mild),
         Arm("MHA, augmented", "mha_lenet", proposed, more, Settings(mha), mild),
-        Arm(f"CNN, {VARIED}", "lenet", both, main, data_args=colours, images=half),
-        Arm(f"MHA, {VARIED}", "mha_lenet", both, main, Settings(mha), colours, images=half),
+        *(
+            Arm(f"{name}, {VARIED}", model, (x,), seeds, args, colours, half)
+            for x, seeds in zip(both, (main, more), strict=False)  # claims read the first; the second is shown
+            for name, model, args in (("CNN", "lenet", Settings()), ("MHA", "mha_lenet", Settings(mha)))
+        ),
         Arm("CNN, any background", "lenet", any_x, more, data_args=Settings(pairing="random")),
         Arm(
             "ViT",

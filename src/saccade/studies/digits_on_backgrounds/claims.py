@@ -38,13 +38,22 @@ def has_to_lose(arm: str, x: int) -> Learned:
 
 BOTH_LOW = (sees("CNN", LOW), sees("MHA", LOW))
 BOTH_HIGH = (sees("CNN", HIGH), sees("MHA", HIGH), knows("CNN", HIGH), knows("MHA", HIGH))
-# Claims on moved digits compare arms that recognise them. Attention does not at x=8, however long it trains, unless
-# colours vary in training (18.7 % on unseen backgrounds): the global colour of few backgrounds is all that it needs.
-SEEING_CNN, SEEING_MHA = (f"{arm}, {VARIED}" for arm in ("CNN", "MHA"))
+
+
+def seeing(arm: str, x: int) -> str:
+    """The arm of claims on moved digits, which must recognise the unmoved ones.
+
+    At x=8 attention does not, however long it trains, unless colours vary in training: the colour of few backgrounds is
+    all that it needs. At x=64 it does without (96 % against 71 % after half the images).
+    """
+    return f"{arm}, {VARIED}" if x == LOW else arm
+
+
+PAIRS = tuple((seeing(arm, x), x) for x in (LOW, HIGH) for arm in ("CNN", "MHA"))
 MOVED = (
-    *(sees(arm, x) for x in (LOW, HIGH) for arm in (SEEING_CNN, SEEING_MHA)),
-    *(knows(arm, HIGH) for arm in (SEEING_CNN, SEEING_MHA)),
-    *(has_to_lose(arm, x) for x in (LOW, HIGH) for arm in (SEEING_CNN, SEEING_MHA)),
+    *(sees(arm, x) for arm, x in PAIRS),
+    *(knows(arm, x) for arm, x in PAIRS if x == HIGH),
+    *(has_to_lose(arm, x) for arm, x in PAIRS),
 )
 
 
@@ -95,8 +104,8 @@ def _keeps(id: str, how: str, transform: str) -> Claim:
         return stats.all_of(
             *(
                 stats.greater(
-                    retention(table, SEEING_CNN, transform, x),
-                    retention(table, SEEING_MHA, transform, x),
+                    retention(table, seeing("CNN", x), transform, x),
+                    retention(table, seeing("MHA", x), transform, x),
                     note=f"x={x}",
                 )
                 for x in (LOW, HIGH)
@@ -185,7 +194,7 @@ def pattern_in_all(table: Table) -> Evidence:
     parts = []
     for name, value in OVERVIEW.items():
         (cnn, mha), (late_cnn, late_mha) = (
-            [moved(table, arm, name, value, x) for arm in (SEEING_CNN, SEEING_MHA)] for x in (LOW, HIGH)
+            [moved(table, seeing(arm, x), name, value, x) for arm in ("CNN", "MHA")] for x in (LOW, HIGH)
         )
         parts.append(stats.greater(mha, cnn, note=f"{name}, x={LOW}: MHA − CNN"))
         parts.append(stats.greater(late_cnn, late_mha, note=f"{name}, x={HIGH}: CNN − MHA"))
@@ -224,7 +233,9 @@ def _falls(id: str, statement: str, transform: str, unit: str) -> Claim:
         return stats.all_of(
             *(
                 stats.greater(
-                    fall(table, SEEING_MHA, transform, x), fall(table, SEEING_CNN, transform, x), note=f"x={x}"
+                    fall(table, seeing("MHA", x), transform, x),
+                    fall(table, seeing("CNN", x), transform, x),
+                    note=f"x={x}",
                 )
                 for x in (LOW, HIGH)
             ),
