@@ -15,7 +15,7 @@ from saccade.spec import SaccadeError
 
 # Degrees, pixels, share of scale of the digit: about half of the overview severities in tests (20 degrees, 4 px, 0.75).
 JITTER = {"mild": (10.0, 2.0, 0.125)}
-# Contrast from none to twice, every channel moved by up to half of its range: colours then say little of which of the
+# Contrast from none to twice, every channel moved by up to half of its range, so that colours say less of which of the
 # few training images this is. Tried on training digits over training images left out, seed 100001.
 COLOURS = {"colours": 1.0}
 NORMS = {"half": ((0.5,) * 3, (0.5,) * 3), "none": ((0.0,) * 3, (1.0,) * 3)}
