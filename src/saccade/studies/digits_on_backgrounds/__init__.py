@@ -2,7 +2,7 @@
 
     saccade run digits_on_backgrounds --scale smoke    under a minute, no verdicts
     saccade run digits_on_backgrounds --scale small    five seeds, at most 15 minutes on two cores
-    saccade run digits_on_backgrounds --scale large    the published results: about three hours on two cores
+    saccade run digits_on_backgrounds --scale large    the published results: about five hours on two cores
     saccade run digits_on_backgrounds --scale paper    the thesis' size: 140 trainings of both models and the extra arms
 
 Each digit class meets only x backgrounds in training. Tested on unseen digits over those backgrounds (in-distribution,
@@ -64,7 +64,7 @@ STUDY = Study(
         smoke="under a minute",
         demo="at most 5 minutes on two cores",
         small="at most 15 minutes on two cores",
-        large="about three hours on two cores",
+        large="about five hours on two cores",
         paper="140 trainings and the extra arms: days on two cores, hours on a GPU",
     ),
 )
