@@ -199,7 +199,7 @@ def test_the_card_of_a_claim_says_how_it_is_tested_and_run(capsys):
     commands.main(["show", "d-h3"])
     shown = capsys.readouterr().out
     assert (
-        "is above 0 at x=8 and at x=64" in shown
+        "is above 0 at x=8 (trained with varied colours) and at x=64" in shown
         and "saccade run digits_on_backgrounds --scale large --claims D-H3" in shown
     )
     commands.main(["show", "R-T1-order", "--json"])
