@@ -197,7 +197,7 @@ def recoloured(rows: Rows) -> str:
         return f"{percent(plain)} without and {percent(other)} with it"
 
     return (
-        "Contrast and colours of the training images were varied at random, which no paper tried. With eight "
+        "Contrast and colours of the training images were varied at random, which the thesis does not try. With eight "
         f"backgrounds per digit class and after {float(x):,.0f} images, attention is right on unseen backgrounds in "
         f"{change('MHA', 'x = 8')}, the CNN in {change('CNN', 'x = 8')}: part of what both took from few backgrounds "
         "instead of the digit was their colour. With 64 backgrounds, which mislead less, attention learns slower for "

@@ -93,7 +93,7 @@ def tasks(scale: Scale, chosen: Settings) -> Sequence[Task]:
     """Every arm at every x and seed, in one recipe; arms that are compared see the same number of images."""
     images = scale(smoke=320, demo=16_000, small=36_000, large=240_000, paper=600_000)
     recipe = Recipe(
-        images=chosen["images"] or images,
+        images=images,
         optimizer=chosen["optimizer"],
         momentum=0.9 if chosen["optimizer"] == "sgd" else 0.0,
         watch=scale(smoke=2, small=8, large=16, paper=20, demo=8),
