@@ -232,6 +232,24 @@ def test_rows_the_other_way_round_contradict():
     assert found["E-C1"].says is Says.DOES_NOT_HOLD
 
 
+def test_accuracy_on_the_way_is_of_images_that_are_new_to_the_model():
+    def row(metric, images, value, budget, **more):
+        return {"arm": VIT, "seed": 0, "metric": metric, "images": images, "value": value, "budget": budget, **more}
+
+    def looked(budget):
+        online = [row("online", n * budget // 40, n / 40, budget, split="online") for n in range(1, 41)]
+        return Table((*online, row("watched", budget // 4, 0.9, budget, split="held_out")))
+
+    assert measures.on_the_way(looked(153_600), 0.25, arm=VIT)[0] == pytest.approx(
+        0.25
+    )  # the mean of three points, none twice
+    assert measures.on_the_way(looked(400_000), 0.25, arm=VIT) == {
+        0: 0.9
+    }  # images have come again: the held-out ones count
+    assert measures.on_the_way(looked(153_600), 0.75, arm=VIT) == {}  # nobody looked then
+    assert measures.on_the_way(Table(), 0.25, arm=VIT) == {}
+
+
 def test_an_arm_that_has_not_learned_decides_nothing():
     found = verdicts(invented({**SCORES, VIT: 0.45}))
     for name in ("E-H2", "E-H3", "E-F4-order", "E-F4-early", "E-T2-order", "E-F5-hist", "E-F5-skew", "E-H5", "E-C1"):
@@ -311,9 +329,9 @@ def test_what_shuffling_leaves_is_above_chance_and_relative():
 
 def test_a_time_that_has_not_come_has_no_accuracy():
     table = invented(noise=0.0)
-    assert measures.watched(table, 0.25, arm=DYNAMIC) == pytest.approx(dict.fromkeys(range(6), 0.49))
+    assert measures.on_the_way(table, 0.25, arm=DYNAMIC) == pytest.approx(dict.fromkeys(range(6), 0.49))
     early = Table(tuple(r for r in table if r.get("images", 0) <= 500))
-    assert measures.watched(early, 0.75, arm=DYNAMIC) == {}
+    assert measures.on_the_way(early, 0.75, arm=DYNAMIC) == {}
 
 
 # -- figures and images
