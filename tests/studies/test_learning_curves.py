@@ -98,6 +98,13 @@ def test_the_learning_rate_of_a_mean_field_cnn_grows_with_its_width():
     assert rates["CNN(4)"] == 4 and rates["CNN(8)"] == 8
 
 
+def test_where_widths_are_swept_on_photographs_the_cnn_has_the_reports_learning_rate():
+    rates = {(t.arm, t.run.data_args["noise"]): t.run.recipe.lr for t in planned("large", sweep="fig9")}
+    assert all(rates["CNN(3)", noise] == 3 and rates["CNN(16)", noise] == 16 for noise in (0.0, 0.1, 0.2))
+    assert {t.run.recipe.lr / t.run.model_args["width"] for t in planned("large", sweep="fig19")} == {1}
+    assert {t.run.recipe.lr / t.run.model_args["width"] for t in planned("large", sweep="fig8")} == {4}
+
+
 def test_the_learning_rate_of_a_cnn_falls_with_the_photographs_beyond_2048():
     found = [t.run for t in planned("large", sweep="fig12") if t.arm == "CNN(10)"]
     rates = {(run.model_args["channels"], run.data_args["p"]): run.recipe.lr for run in found}

@@ -44,6 +44,11 @@ WARM, ONE_HEAD, FEW_DIGITS = 200, 0.25, 128
 # stays near 7 % for 240 epochs, at half of it CNN(10) interpolates after 52 (seed 100, which no claim is tested on); on
 # 8192 it stays near 3 % at half the rate.
 FULL_RATE = 2048
+# Of the CNN's rate, where its width is swept on photographs: the report's own. At four times that, 3 of 10 runs of
+# CNN(3) with 20 % noise stayed near chance on their own training images, which looked like a peak; at the report's,
+# seeds 101 and 103, which no claim is tested on, end at 2 % training error (101 at 14 % before), and CNN(16) fits all
+# after 2560 of 9600 steps.
+SWEPT_RATE = 0.25
 
 CHOICES = (
     Choice("sweep", "all", ("all", *(f"fig{i}" for i in range(8, 22))), "only the runs behind one figure"),
@@ -58,8 +63,8 @@ CHOICES = (
         "eta_eff",
         0.0,
         (),
-        "learning rate of a mean-field CNN over its width; 0 takes 1 at paper scale, else 4, on 4096 photographs 2 and "
-        "on 8192 1",
+        "learning rate of a mean-field CNN over its width; 0 takes 1 at paper scale and where widths are swept on "
+        "photographs, else 4, on 4096 photographs 2 and on 8192 1",
     ),
     Choice("cnn_optimizer", "sgd", ("sgd", "adamw"), "sgd without momentum, or adamw at 0.001 on the default start"),
     Choice("vit_optimizer", "adamw", ("adamw", "sgd"), "adamw at 0.001, or sgd at 0.05 with momentum 0.9"),
@@ -147,6 +152,7 @@ class Wanted:
     only: tuple[int, ...] = ()
     probes: tuple[Probe, ...] = ()
     seeds: int = 0  # 0: all of the scale's
+    rate: float = 1.0  # of the learning rate below paper scale
 
 
 # -- the size dial, set by a budget
@@ -229,7 +235,7 @@ def fig9(scale: Scale) -> Iterable[Wanted]:
 
 def _cnn_descent(scale: Scale, noise: float, twist: str = "") -> list[Wanted]:
     p, widths = scale(smoke=(0, ()), small=(0, ()), large=(1024, NEAR), paper=(4096, WIDTHS))
-    return [Wanted(arm, PHOTOS, p, noise) for arm in cnns(twist) if arm.dial in widths]
+    return [Wanted(arm, PHOTOS, p, noise, rate=SWEPT_RATE) for arm in cnns(twist) if arm.dial in widths]
 
 
 def fig10(scale: Scale) -> Iterable[Wanted]:
@@ -409,12 +415,13 @@ def _slower(wanted: Wanted) -> float:
     """What the learning rate is multiplied by, so that every seed interpolates."""
     if wanted.arm == vit(wanted.arm.dial, 1, 1) and wanted.channels == DIGITS:
         return ONE_HEAD / 2 if wanted.p <= FEW_DIGITS else ONE_HEAD
-    return min(1.0, FULL_RATE / wanted.p) if wanted.arm.is_cnn and wanted.channels == PHOTOS else 1.0
+    many = wanted.arm.is_cnn and wanted.channels == PHOTOS
+    return wanted.rate * (min(1.0, FULL_RATE / wanted.p) if many else 1.0)
 
 
 def early_epochs(scale: Scale) -> int:
     """Where a CNN is stopped early: before it fits noisy labels."""
-    return int(scale(smoke=1, small=12, large=12, paper=75))
+    return int(scale(smoke=1, small=48, large=48, paper=75))
 
 
 def _optimizer(arm: Arm, scale: Scale, chosen: Settings, slower: float) -> dict[str, Any]:
