@@ -327,6 +327,22 @@ def test_double_descent_of_vits_on_one_set_is_half_of_the_claim():
     assert found.reason is Reason.OUT_OF_REACH and "only MNIST was run" in found.remark
 
 
+def test_where_interpolation_starts_is_asked_at_the_most_points_and_a_peak_where_labels_are_noisy():
+    dims = (4, 8, 16, 24, 32, 64)
+    fits = [
+        r
+        for p in (512, 4096)
+        for d in dims
+        for r in rows_of(vit(d, 4, 3), DIGITS, {p: 0.5 * (p == 4096 and d < 32)}, split="train", spread=0.0)
+    ]
+    noisy = [r for d, e in zip(dims, UP.values(), strict=True) for r in rows_of(vit(d, 4, 3), DIGITS, {512: e}, 0.2)]
+    noisy += rows_of(vit(64, 4, 3), DIGITS, {512: 0.0}, 0.2, split="train", spread=0.0)
+    table = Table(tuple(fits + noisy))
+    found = verdict("L-F10-fit", table)
+    assert found.says == "reproduced" and "p = 4096" in found.remark  # from 32 on, where the report has 30
+    assert "only MNIST was run" in verdict("L-F10-dd", table).remark  # a peak at 512 points
+
+
 def test_thresholds_of_widths():
     train = {1: 0.5, 2: 0.3, 3: 0.1, 4: 0.05, 6: 0.0, 8: 0.0, 16: 0.0}
     table = Table(tuple(descent(0.0, train, split="train")))

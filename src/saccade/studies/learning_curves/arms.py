@@ -21,6 +21,7 @@ DIMS = {
     (4, 3): (4, 8, 12, 16, 24, 32, 48, 64, 96),
     (8, 6): (8, 16, 24, 32, 40, 48, 64, 96),
 }  # of ViTs, by heads, layers
+SWEPT_P = 4096  # training points of the double-descent figures at paper scale, where the report gives none
 ONE_LAYER_DIMS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 TINY = ("smoke", "demo")
 BATCH, LARGE_BATCH, FROM = 32, 128, 4096  # the larger batch from so many points on; below paper scale for ViTs only
@@ -223,7 +224,7 @@ Sweep = Callable[[Scale], Iterable[Wanted]]
 
 def fig8(scale: Scale) -> Iterable[Wanted]:
     """CNN on digits: where does it start to interpolate?"""
-    p, widths = scale(smoke=(64, (1, 2)), small=(0, ()), large=(1024, (1, 2, 3, 4, 8)), paper=(4096, WIDTHS))
+    p, widths = scale(smoke=(64, (1, 2)), small=(0, ()), large=(1024, (1, 2, 3, 4, 8)), paper=(SWEPT_P, WIDTHS))
     noises = scale(smoke=(0.0,), small=(), large=(0.0,), paper=NOISES)
     return [Wanted(arm, DIGITS, p, noise) for noise in noises for arm in cnns() if arm.dial in widths]
 
@@ -234,15 +235,20 @@ def fig9(scale: Scale) -> Iterable[Wanted]:
 
 
 def _cnn_descent(scale: Scale, noise: float, twist: str = "") -> list[Wanted]:
-    p, widths = scale(smoke=(0, ()), small=(0, ()), large=(1024, NEAR), paper=(4096, WIDTHS))
+    p, widths = scale(smoke=(0, ()), small=(0, ()), large=(1024, NEAR), paper=(SWEPT_P, WIDTHS))
     return [Wanted(arm, PHOTOS, p, noise, rate=SWEPT_RATE) for arm in cnns(twist) if arm.dial in widths]
 
 
 def fig10(scale: Scale) -> Iterable[Wanted]:
-    """ViT on digits, and at paper scale the same without weight decay, which the report suspects."""
+    """ViT on digits, and at paper scale the same without weight decay, which the report suspects.
+
+    Where interpolation starts depends on the points: at large scale it is also asked, without noise, at paper scale's.
+    """
     dims = scale(smoke=(), small=(), large=(4, 8, 16, 24, 32, 64), paper=DIMS[4, 3])
+    more = scale(smoke=(), small=(), large=(4, 8, 12, 16, 32, 64), paper=())
     return [
         *_vit_descent(scale, vits(4, 3), DIGITS, dims),
+        *(Wanted(arm, DIGITS, SWEPT_P) for arm in vits(4, 3) if arm.dial in more),
         *(w for w in _vit_descent(scale, vits(4, 3, UNDECAYED), DIGITS, dims) if scale.name == "paper" and w.noise),
     ]
 
@@ -253,7 +259,7 @@ def fig11(scale: Scale) -> Iterable[Wanted]:
 
 
 def _vit_descent(scale: Scale, arms: Sequence[Arm], channels: int, dims: tuple[int, ...]) -> list[Wanted]:
-    p, noises = scale(smoke=(0, ()), small=(0, ()), large=(512, (0.0, 0.2)), paper=(4096, NOISES))
+    p, noises = scale(smoke=(0, ()), small=(0, ()), large=(512, (0.0, 0.2)), paper=(SWEPT_P, NOISES))
     return [Wanted(arm, channels, p, noise) for noise in noises for arm in arms if arm.dial in dims]
 
 

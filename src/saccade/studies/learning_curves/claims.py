@@ -211,7 +211,7 @@ def peak_grows(table: Table) -> Evidence:
 )
 def vit_double_descent(table: Table, *, noise: float) -> Evidence:
     digits = peak(table, vits(4, 3), DIGITS, noise, "(4,3) on MNIST")
-    if not measures.swept_p(table, vits(8, 6), PHOTOS):
+    if not measures.swept_p(table, vits(8, 6), PHOTOS, noise):
         return replace(digits, limit="only MNIST was run, which may contradict the claim; CIFAR-10 needs --scale paper")
     return stats.all_of(digits, peak(table, vits(8, 6), PHOTOS, noise, "(8,6) on CIFAR-10"))
 
@@ -496,7 +496,7 @@ def best_vit_leads(table: Table, *, low: int, high: int) -> Evidence:
     concluded="slope measured, crossing extrapolated",
     needs="large",
     tested="exponent of ViT(d,4,3) is below CNN(10)'s, and at the largest p its error is still above the CNN's",
-    requires=(*all_deep(DIGITS, (4, 3)), interpolates(CNN, DIGITS, DEEP_SIZES)),
+    requires=(*all_deep(DIGITS, (4, 3), late=True), interpolates(CNN, DIGITS, (*DEEP_SIZES, LATE))),
 )
 def best_vit_catches_up(table: Table) -> Evidence:
     best = deep(table, 4, 3)

@@ -6,7 +6,7 @@ The two sets have a figure each: on one axis the curves of CIFAR-10 would lie fl
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from saccade import stats
@@ -238,25 +238,33 @@ def _descent(
 ) -> FigureData:
     """Train (dotted) and test error against the dial, one pair of lines per sweep: arms, noise and look.
 
-    The report's threshold, where it gives one, is an upright line.
+    A panel per number of training points. The report's threshold, where it gives one, is an upright line.
     """
-    lines = []
-    for arms, noise, look in sweeps:
-        p = measures.swept_p(table, arms, channels)
-        for split, dash in (("test", look.get("dash", "solid")), ("train", "dotted")) if p else ():
-            curve = measures.sweep(table, arms, channels, noise, split, p)
-            if len(curve) > 1:
-                gaps = table.at(arm=[a.name for a in arms], channels=channels, noise=noise, p=p).gaps
-                style = {"family": arms[0].family, **look, "label": f"{look['label']}, {split}", "dash": dash}
-                lines.append(line(curve=curve, gaps=gaps, **style))
-    if not lines:
+    sizes = {p for arms, noise, _ in sweeps if (p := measures.swept_p(table, arms, channels, noise))}
+    dial = "width h" if any(arms[0].is_cnn for arms, _, _ in sweeps) else "dimension d"
+    panels = []
+    for p in sorted(sizes):
+        lines = [drawn for sweep in sweeps for drawn in _descending(table, channels, p, *sweep)]
+        if lines:
+            top = max(e.value for drawn in lines for e in drawn.estimates)
+            upright = (Fit(f"report: interpolates from {dial[-1]} ≈ {paper:g}", "other", (paper, paper), (0, top)),)
+            title = f"{set_name(table, channels)}, p = {p}"
+            panels.append(Panel(title, tuple(lines), dial, 2, fits=upright if paper else ()))
+    if not panels:
         raise TooFewSeeds(0)
-    dial = "width h" if sweeps[0][0][0].is_cnn else "dimension d"
-    top = max(e.value for drawn in lines for e in drawn.estimates)
-    upright = (Fit(f"report: interpolates from {dial[-1]} ≈ {paper:g}", "other", (paper, paper), (0, top)),)
-    panel = Panel(set_name(table, channels), tuple(lines), dial, 2, fits=upright if paper else ())
-    note = f"p = {measures.swept_p(table, sweeps[0][0], channels)}. Dotted: training error."
-    return Curves("", (panel,), "error", False, True, note)
+    return Curves("", tuple(panels), "error", False, True, "Dotted: training error.")
+
+
+def _descending(
+    table: Table, channels: int, p: int, arms: Sequence[Arm], noise: float, look: Mapping[str, Any]
+) -> Iterator[Line]:
+    """Test and training error of one sweep, where it was run at this size."""
+    for split, dash in (("test", look.get("dash", "solid")), ("train", "dotted")):
+        curve = measures.sweep(table, arms, channels, noise, split, p)
+        if len(curve) > 1:
+            gaps = table.at(arm=[a.name for a in arms], channels=channels, noise=noise, p=p).gaps
+            style = {"family": arms[0].family, **look, "label": f"{look['label']}, {split}", "dash": dash}
+            yield line(curve=curve, gaps=gaps, **style)
 
 
 def _noises(arms: Sequence[Arm]) -> list[tuple[Sequence[Arm], float, Mapping[str, Any]]]:
@@ -288,7 +296,7 @@ def fig11_vit_cifar(table: Table) -> FigureData:
 
 @figure("CNN on CIFAR-10 at 20 % noise: stopped early, and with weight decay", paper="Figure 19")
 def fig19_stopping(table: Table) -> FigureData:
-    if not measures.swept_p(table, cnns(EARLY), PHOTOS):
+    if not measures.swept_p(table, cnns(EARLY), PHOTOS, 0.2):
         raise TooFewSeeds(0)
     looks = (("", "converged", "cnn"), (EARLY, EARLY, "hybrid"), (DECAYED, DECAYED, "mlp"))
     return _descent(table, PHOTOS, [(cnns(t), 0.2, {"label": label, "family": f}) for t, label, f in looks])

@@ -14,7 +14,7 @@ from saccade.lab.table import Series, Table, per_seed
 from saccade.requirements import MIN_PAIRS
 from saccade.spec import Evidence
 from saccade.stats import TooFewSeeds, curves
-from saccade.studies.learning_curves.arms import PHOTOS, Arm, vit
+from saccade.studies.learning_curves.arms import PHOTOS, SWEPT_P, Arm, vit
 
 INTERPOLATES = 0.01  # training error up to which a model counts as interpolating
 FEWEST = 4  # sizes of a power law
@@ -150,22 +150,21 @@ def deep(table: Table, heads: int, depth: int) -> Arm:
 # -- double descent
 
 
-def swept_p(table: Table, arms: Sequence[Arm], channels: int) -> int:
+def swept_p(table: Table, arms: Sequence[Arm], channels: int, noise: float) -> int:
     """The size at which most of these arms were run, the larger one of equals; 0 when there are none."""
-    rows = table.at(metric="accuracy", arm=[arm.name for arm in arms], channels=channels)
+    rows = table.at(metric="accuracy", arm=[arm.name for arm in arms], channels=channels, noise=noise)
     return max(((len(rows.at(p=p).values("arm")), int(p)) for p in rows.values("p")), default=(0, 0))[1]
 
 
 def sweep(table: Table, arms: Sequence[Arm], channels: int, noise: float, split: str = "test", p: int = 0) -> Curve:
     """Error against the dial (width or dim)."""
-    p = p or swept_p(table, arms, channels)
+    p = p or swept_p(table, arms, channels, noise)
     rows = table.at(metric="accuracy", channels=channels, p=p, noise=noise, split=split)
     found = {arm.dial: error(rows, arm, channels, p, noise=noise, split=split) for arm in arms}
     return {dial: series for dial, series in found.items() if series}
 
 
 STUCK = 0.88  # training error of a run at chance among ten classes, with a little room
-RECOMMENDED_P = 4096  # training points of the double-descent figures, where the report gives none
 
 
 def threshold(
@@ -176,13 +175,13 @@ def threshold(
     Fewer points are interpolated by smaller models, and the report does not say how many it had: a smaller dial from
     fewer than the recommended ones does not contradict it.
     """
-    p = swept_p(table, arms, channels)
+    p = swept_p(table, arms, channels, 0.0)
     x, seeds, (rows,) = curves.together(sweep(table, arms, channels, 0.0, "train", p))
     if len(seeds) < 2 or len(x) < 3:
         raise TooFewSeeds(len(seeds) if len(x) >= 3 else 0)
     note = f"p = {p}; sizes tried: {', '.join(f'{v:g}' for v in x)}"
     found = curves.near(x, rows, paper, factor=factor, level=INTERPOLATES, step=step, unit=unit, note=note)
-    if p < RECOMMENDED_P and found.estimate.value < paper:
+    if p < SWEPT_P and found.estimate.value < paper:
         why = f"{p} points, perhaps fewer than the report's, are interpolated by smaller models; takes scale paper"
         return replace(found, excuse=why)
     return found
@@ -197,7 +196,7 @@ def hump(
     like: tuple[Sequence[Arm], float] | None = None,
 ) -> Series:
     """A number of each seed's hump; `like` gives the arms and noise whose peak and valleys are used."""
-    p = swept_p(table, arms, channels)
+    p = swept_p(table, arms, channels, like[1] if like else noise)
     mine = sweep(table, arms, channels, noise, p=p)
     other = sweep(table, like[0], channels, like[1], p=p) if like else mine
     x, seeds, (rows, shape) = curves.together(mine, other)
