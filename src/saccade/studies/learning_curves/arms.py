@@ -22,6 +22,7 @@ DIMS = {
     (8, 6): (8, 16, 24, 32, 40, 48, 64, 96),
 }  # of ViTs, by heads, layers
 SWEPT_P = 4096  # training points of the double-descent figures at paper scale, where the report gives none
+FEW_P = 512  # the same at large scale, where ViTs are swept
 ONE_LAYER_DIMS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 TINY = ("smoke", "demo")
 BATCH, LARGE_BATCH, FROM = 32, 128, 4096  # the larger batch from so many points on; below paper scale for ViTs only
@@ -45,10 +46,11 @@ WARM, ONE_HEAD, FEW_DIGITS = 200, 0.25, 128
 # stays near 7 % for 240 epochs, at half of it CNN(10) interpolates after 52 (seed 100, which no claim is tested on); on
 # 8192 it stays near 3 % at half the rate.
 FULL_RATE = 2048
-# Of the CNN's rate, where its width is swept on photographs: the report's own. At four times that, 3 of 10 runs of
-# CNN(3) with 20 % noise stayed near chance on their own training images, which looked like a peak; at the report's,
-# seeds 101 and 103, which no claim is tested on, end at 2 % training error (101 at 14 % before), and CNN(16) fits all
-# after 2560 of 9600 steps.
+# Of the CNN's rate, where its width is swept on photographs or on noisy labels: the report's own. At four times that,
+# 3 of 10 runs of CNN(3) on photographs with 20 % noise stayed near chance on their own training images, which looked
+# like a peak; at the report's, seeds 101 and 103, which no claim is tested on, end at 2 % training error (101 at 14 %
+# before), and CNN(16) fits all after 2560 of 9600 steps. On 512 digits with 20 % noise CNN(16) fits all after 3680 of
+# 4800 (seed 101).
 SWEPT_RATE = 0.25
 
 CHOICES = (
@@ -65,7 +67,7 @@ CHOICES = (
         0.0,
         (),
         "learning rate of a mean-field CNN over its width; 0 takes 1 at paper scale and where widths are swept on "
-        "photographs, else 4, on 4096 photographs 2 and on 8192 1",
+        "photographs or noisy labels, else 4, on 4096 photographs 2 and on 8192 1",
     ),
     Choice("cnn_optimizer", "sgd", ("sgd", "adamw"), "sgd without momentum, or adamw at 0.001 on the default start"),
     Choice("vit_optimizer", "adamw", ("adamw", "sgd"), "adamw at 0.001, or sgd at 0.05 with momentum 0.9"),
@@ -223,10 +225,14 @@ Sweep = Callable[[Scale], Iterable[Wanted]]
 
 
 def fig8(scale: Scale) -> Iterable[Wanted]:
-    """CNN on digits: where does it start to interpolate?"""
+    """CNN on digits: where does it start to interpolate? At large scale also noisy ones, as many as ViTs have there."""
     p, widths = scale(smoke=(64, (1, 2)), small=(0, ()), large=(1024, (1, 2, 3, 4, 8)), paper=(SWEPT_P, WIDTHS))
     noises = scale(smoke=(0.0,), small=(), large=(0.0,), paper=NOISES)
-    return [Wanted(arm, DIGITS, p, noise) for noise in noises for arm in cnns() if arm.dial in widths]
+    near = scale(smoke=(), small=(), large=NEAR, paper=())
+    return [
+        *(Wanted(arm, DIGITS, p, noise) for noise in noises for arm in cnns() if arm.dial in widths),
+        *(Wanted(arm, DIGITS, FEW_P, 0.2, rate=SWEPT_RATE) for arm in cnns() if arm.dial in near),
+    ]
 
 
 def fig9(scale: Scale) -> Iterable[Wanted]:
@@ -259,7 +265,7 @@ def fig11(scale: Scale) -> Iterable[Wanted]:
 
 
 def _vit_descent(scale: Scale, arms: Sequence[Arm], channels: int, dims: tuple[int, ...]) -> list[Wanted]:
-    p, noises = scale(smoke=(0, ()), small=(0, ()), large=(512, (0.0, 0.2)), paper=(SWEPT_P, NOISES))
+    p, noises = scale(smoke=(0, ()), small=(0, ()), large=(FEW_P, (0.0, 0.2)), paper=(SWEPT_P, NOISES))
     return [Wanted(arm, channels, p, noise) for noise in noises for arm in arms if arm.dial in dims]
 
 

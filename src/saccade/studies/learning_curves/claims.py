@@ -221,19 +221,26 @@ def vit_double_descent(table: Table, *, noise: float) -> Evidence:
     "The ViT's peak is lower and its second descent smaller than the CNN's, perhaps because of AdamW's weight decay.",
     paper="vit < cnn",
     concluded="stated, cause conjectured",
-    needs="paper",
-    tested="at {noise} label noise (share of one) on CIFAR-10, height of the hump and fall after it are larger for the "
-    "CNN than for (8,6); the cause is not tested",
-    requires=(beyond(cnn(16), PHOTOS, 0.2), beyond(vit(64, 8, 6), PHOTOS, 0.2)),
+    needs="large",
+    tested="at {noise} label noise (share of one) on MNIST, and on CIFAR-10 where (8,6) was run, height of the hump "
+    "and fall after it are larger for the CNN than for the ViT on as many points; the cause is not tested",
+    requires=(
+        *(beyond(arm, DIGITS, 0.2) for arm in (cnn(16), vit(64, 4, 3))),
+        *(beyond(arm, PHOTOS, 0.2, optional=True) for arm in (cnn(16), vit(64, 8, 6))),
+    ),
     noise=0.2,
 )
 def vit_peak_is_lower(table: Table, *, noise: float) -> Evidence:
+    pairs = [(DIGITS, vits(4, 3), "MNIST")]
+    if measures.swept_p(table, vits(8, 6), PHOTOS, noise):
+        pairs.append((PHOTOS, vits(8, 6), "CIFAR-10"))
     parts = [
         stats.greater(
-            hump(table, cnns(), PHOTOS, noise, what),
-            hump(table, vits(8, 6), PHOTOS, noise, what),
-            note=f"{what}, CNN − ViT",
+            hump(table, cnns(), channels, noise, what),
+            hump(table, shape, channels, noise, what),
+            note=f"{what} on {name}, CNN − ViT",
         )
+        for channels, shape, name in pairs
         for what in ("height", "descent")
     ]
     try:
