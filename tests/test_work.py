@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import queue
 import random
 import signal
 import subprocess
@@ -50,6 +51,19 @@ def test_a_task_is_trained_measured_and_never_done_again(lab):
     rows = plan.table_of(lab, [task()])
     assert rows.at(metric="parameters").rows[0]["value"] == 62_006
     assert len(rows.series("accuracy", split="id")) == 1
+
+
+def test_workers_stay_in_the_callers_session_so_that_nice_counts_and_out_of_its_group_so_that_ctrl_c_does_not(lab):
+    inbox = queue.Queue()
+    process = launch.start(lab, "cpu", (), inbox).process
+    try:
+        assert os.getsid(process.pid) == os.getsid(0)
+        assert os.getpgid(process.pid) == process.pid != os.getpgid(0)
+    finally:
+        process.stdin.close()  # a worker without a launcher ends
+        process.wait()
+        while inbox.get()[1] is not None:
+            pass
 
 
 def test_a_new_probe_measures_the_old_weights(lab):

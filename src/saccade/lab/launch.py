@@ -119,7 +119,8 @@ def start(lab: Lab, device: str, plugins: Sequence[str], inbox: queue.Queue[tupl
     command = [sys.executable, "-m", "saccade.lab.worker", "--lab", str(lab.root), "--device", device]
     command += [word for plugin in plugins for word in ("--plugin", plugin)]
     env = {**os.environ, **ALLOCATOR, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    # A session of its own: Ctrl-C reaches the launcher alone, which then asks the workers to save.
+    # A process group of its own: Ctrl-C reaches the launcher alone, which then asks the workers to save. Not a session
+    # of its own: Linux shares processor time among sessions first, so that `nice` would count for nothing in it.
     try:
         process = subprocess.Popen(
             command,
@@ -130,7 +131,7 @@ def start(lab: Lab, device: str, plugins: Sequence[str], inbox: queue.Queue[tupl
             text=True,
             encoding="utf-8",
             errors="replace",
-            start_new_session=True,
+            process_group=0,
         )
     except OSError as error:
         raise SaccadeError(f"a worker process could not start ({error.strerror}); use fewer --jobs.") from error
