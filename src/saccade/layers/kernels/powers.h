@@ -1,6 +1,12 @@
 /* Powers of two, which are cheaper than powers of e. */
 #include <math.h>
 
+/* Where a processor has vectors of sixteen, gcc takes eight at a time all the same, for fear of a lower clock. Measured
+ * on such a machine: attention of 784 tokens in heads of 3 channels takes 1.5 times as long that way. */
+#if defined(__AVX512F__) && defined(__GNUC__) && !defined(__clang__)
+#pragma GCC target("prefer-vector-width=512")
+#endif
+
 #define INLINE static inline __attribute__((always_inline))
 
 /* 2^x for x <= 0, relative error below 2e-7; 0 below -127. Unlike exp2f it vectorises. The polynomial is a minimax
