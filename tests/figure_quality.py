@@ -23,6 +23,7 @@ def faults(data):
         *_equal_styles(data),
         *_unnamed(data),
         *_empty(data),
+        *_said_twice(figure),
     ]
 
 
@@ -115,3 +116,9 @@ def _empty(data):
         for line in lines:
             if not line.x and not line.missing:
                 yield f"the key names {line.label!r}, which is not drawn"
+
+
+def _said_twice(figure):
+    for key in (*figure.legends, *(ax.get_legend() for ax in figure.axes)):
+        labels = [text.get_text() for text in key.get_texts()] if key else []
+        yield from (f"the key has {label!r} twice" for label in dict.fromkeys(labels) if labels.count(label) > 1)

@@ -5,7 +5,7 @@ import pytest
 
 from saccade.lab.table import Table
 from saccade.report import draw, figures
-from saccade.report.figures import Curves, Heatmap, Panel
+from saccade.report.figures import Curves, Fit, Heatmap, Panel
 from saccade.spec import Estimate
 from tests.figure_quality import faults
 
@@ -24,6 +24,14 @@ def test_a_plain_figure_has_no_fault():
 
 def test_two_lines_that_look_alike_are_seen():
     assert faults(one(line("a"), line("b"))) == ["'b' looks like 'a'"]
+
+
+def test_a_fit_in_two_panels_stands_once_in_the_key():
+    fit = Fit("report", "other", (1.0, 2.0), (0.1, 0.2))
+    panels = tuple(Panel(title, (line("a"),), "x", fits=(fit,)) for title in ("p", "q"))
+    assert faults(Curves("", panels, "y")) == []
+    other = tuple(Panel(title, (line("a", dash),), "x") for title, dash in (("p", "solid"), ("q", "dashed")))
+    assert faults(Curves("", other, "y")) == ["the key has 'a, n=2' twice"]
 
 
 def test_text_on_text_is_seen():

@@ -120,7 +120,8 @@ def legend(
         for line in merged.values()
     ]
     handles += [
-        Line2D([], [], color=colour(f.family, 0.9), lw=0.9, ls=FITTED, label=wrapped(f.label, width)) for f in fits
+        Line2D([], [], color=colour(family, 0.9), lw=0.9, ls=FITTED, label=wrapped(label, width))
+        for label, family in dict.fromkeys((f.label, f.family) for f in fits)
     ]
     if marks:
         handles.append(Line2D([], [], ls="none", marker="D", ms=5, mfc=PAPER, mec=INK, mew=1.2, label="paper's value"))
