@@ -182,7 +182,7 @@ def threshold(
     note = f"p = {p}; sizes tried: {', '.join(f'{v:g}' for v in x)}"
     found = curves.near(x, rows, paper, factor=factor, level=INTERPOLATES, step=step, unit=unit, note=note)
     if p < SWEPT_P and found.estimate.value < paper:
-        why = f"{p} points, perhaps fewer than the report's, are interpolated by smaller models; takes scale paper"
+        why = f"{p} points, perhaps fewer than the report's, are interpolated by smaller models; takes {SWEPT_P} points"
         return replace(found, excuse=why)
     return found
 
