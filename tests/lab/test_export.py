@@ -5,12 +5,13 @@ import json
 import lzma
 import shutil
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import saccade
-from saccade.lab import export, pipeline
+from saccade.lab import export, pipeline, registration
 from saccade.lab.plan import TRAINING, table_of
 from saccade.lab.store import Lab, seal, unseal, write_atomic
 from saccade.spec import DamagedFile, Probe, Recipe, Run, SaccadeError, Task
@@ -189,6 +190,23 @@ def test_a_damaged_export_is_one_sentence(tmp_path, spoil):
         export.read(Lab(tmp_path / "b"), tmp_path / "x")
     with pytest.raises(SaccadeError, match="no file"):
         export.read(Lab(tmp_path / "b"), tmp_path / "nothing")
+
+
+def test_an_export_dates_what_changed_of_the_claims_itself(tmp_path, monkeypatch):
+    """Otherwise every import would date it anew, and a verdict would read differently every day."""
+    from saccade.cli.commands import main
+
+    lab, _ = a_lab(tmp_path / "a")
+    session = pipeline.open_session("digits_on_backgrounds", "large", tmp_path / "a")
+    changed = next(c for c in session.study.claims if c.id == "D-H1")
+    of_before = replace(session.study, claims=(replace(changed, statement="Something else."),))
+    registration.review(of_before, session.home, table_of(lab, session.tasks), 3)
+    ran = replace(session.tasks[0], run=Run("lenet", "digits_on_backgrounds", Recipe(64), 0))
+    monkeypatch.setattr(pipeline, "open_session", lambda *_, **__: replace(session, tasks=(ran,)))
+    main(["lab", "export", str(tmp_path / "x"), "--study", session.study.name, "--lab", str(tmp_path / "a")])
+    export.read(Lab(tmp_path / "b"), tmp_path / "x")
+    said = registration.sentences(registration.read(tmp_path / "b/studies" / session.study.name / "large"), (changed,))
+    assert said["D-H1"].startswith("changed after 1 runs") and said["D-H1"].endswith("statement")
 
 
 @pytest.mark.slow

@@ -99,7 +99,10 @@ def lab(
     elif action == "export":
         if not other:
             raise SaccadeError("saccade lab export takes the file to write, as in saccade lab export runs.jsonl.xz.")
-        keys = [t.run.key for name in study for t in pipeline.open_session(name, scale, lab).tasks] if study else None
+        sessions = [pipeline.open_session(name, scale, lab) for name in study]
+        for session in sessions:  # a claim changed since the last report is dated now, not whenever someone imports it
+            pipeline.register(session)
+        keys = [t.run.key for session in sessions for t in session.tasks] if study else None
         result = {"file": other, "runs": export.write(here, Path(other), keys, study)}
     elif action == "import":
         if not other:

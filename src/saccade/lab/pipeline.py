@@ -6,9 +6,7 @@ import dataclasses
 import fnmatch
 import functools
 import json
-import platform
 import shlex
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -456,11 +454,12 @@ def facts(session: Session, table: Table | None = None) -> dict[str, Any]:
         "wall seconds": round(lasted["seconds"], 1),
         "jobs": lasted["jobs"],
         "sittings": lasted["sittings"],
-        "data": {name: _data_fact(name) for name in sets},
+        # Not where this machine's copy is from: the report is then the same on one that has none. The checksums of what
+        # the runs read stand among the environments.
+        "data": {name: sources.status(name).about for name in sets},
         "procedural": any(name.startswith("procedural") for name in sets),
         "environments": environments,
         "remarks": _remarks(session, environments, session.table() if table is None else table),
-        "written on": {"python": platform.python_version(), "system": sys.platform},
     }
 
 
@@ -493,11 +492,6 @@ def _remarks(session: Session, environments: Sequence[Mapping[str, Any]], table:
     if faults:
         out += [*faults[:FAULTS_SHOWN], f"{len(faults)} measurements are missing in all (gaps.csv)."]
     return out
-
-
-def _data_fact(name: str) -> str:
-    status = sources.status(name)
-    return f"{status.about} ({status.source})" if status.source else status.about
 
 
 @dataclass(frozen=True)
