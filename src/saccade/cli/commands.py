@@ -179,6 +179,8 @@ def run(
     with terminal.progress_bar("data") as progress:
         tasks = pipeline.for_claims(opened, claims)
         planned = pipeline.plan_work(opened.lab, tasks, how, terminal.printer(quiet), progress)
+    if until and dry_run:
+        opened, planned = pipeline.plan_until_decided(opened, how, tell, claims, looks)
     todo = planned.todo
     summary = {
         "study": opened.study.name,

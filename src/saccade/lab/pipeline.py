@@ -403,15 +403,38 @@ def run_until_decided(
         say(f"{session.study.name} ({session.scale}), look at {n} seeds   {planned.headline()}")
         if not run(session, planned, replace(how, seconds=left)):
             return session
-        table = plan.table_of(session.lab, session.planned)
-        still = [v.claim for v in session.verdicts() if v.wants_runs and (v.claim in claims or not claims)]
-        group = seeding.group_of(session.planned)
-        wanted = {key for c in session.study.claims if c.id in still for key in groups_of(c, table, group)}
-        names = seeding.names_of(wanted, session.design)
+        still, names = _lacking(session, claims)
         say(f"  open for lack of seeds: {', '.join(still) or 'no claim'}")
         if not names:
             return session
     return session
+
+
+def plan_until_decided(
+    session: Session, how: How, say: Say, claims: Sequence[str] = (), looks: Sequence[int] = sequential.LOOKS
+) -> tuple[Session, Planned]:
+    """The first look that has work to do, which decides what later ones ask for; the last one when none has."""
+    names: tuple[str, ...] = ()
+    for n in looks:
+        session = session.with_seeds(session.seeds.looking(n, names))
+        planned = plan_work(session.lab, for_claims(session, claims), how, say)
+        say(f"look at {n} seeds")
+        if planned.todo.todo or n == looks[-1]:
+            break
+        still, names = _lacking(session, claims)
+        say(f"  open for lack of seeds: {', '.join(still) or 'no claim'}")
+        if not names:
+            break
+    return session, planned
+
+
+def _lacking(session: Session, claims: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
+    """Claims that are open for lack of seeds, and the arms or groups that would get more: of `claims`, or of all."""
+    table = plan.table_of(session.lab, session.planned)
+    still = [v.claim for v in session.verdicts() if v.wants_runs and (v.claim in claims or not claims)]
+    group = seeding.group_of(session.planned)
+    wanted = {key for c in session.study.claims if c.id in still for key in groups_of(c, table, group)}
+    return still, seeding.names_of(wanted, session.design)
 
 
 def still_open(session: Session, how: How) -> list[str]:

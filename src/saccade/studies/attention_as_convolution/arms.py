@@ -201,7 +201,7 @@ def arms(scale: Scale) -> list[Arm]:
             probes=(_converted(scale), _timed(scale)),
         )
     ]
-    rows += [Arm(name=on_few(base), base=base, parts=("data_size",), few=True) for base in TABLE2]
+    rows += [Arm(name=on_few(base), base=base, parts=("data_size",), scales=LARGE, few=True) for base in TABLE2]
     rows += [
         Arm(
             name=s.arm,

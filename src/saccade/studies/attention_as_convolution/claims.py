@@ -506,7 +506,7 @@ def more_heads_are_slow(table: Table, *, reached: float) -> Evidence:
     paper="gap shrinks with more data (implied)",
     concluded="hypothesis",
     left_open=True,
-    needs="paper",
+    needs="large",
     tested="lead in accuracy of position-only attention (mean of isotropic and learned) over content: above 0 on "
     "few images, and smaller on many, at equal images seen",
     requires=trained(*TABLE2, *map(on_few, TABLE2)),
