@@ -1,10 +1,20 @@
 """Seeds beyond the scale's own, by number and by looks at arms that are still open; the arms that a claim asks for."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from saccade import stats
 from saccade.lab import pipeline, plan
-from saccade.lab.pipeline import How, Session, for_claims, looks_up_to, open_session, run_until_decided
+from saccade.lab.pipeline import (
+    How,
+    Session,
+    for_claims,
+    looks_up_to,
+    open_session,
+    plan_until_decided,
+    run_until_decided,
+)
 from saccade.lab.seeds import Seeds, in_words, names_of, with_seeds
 from saccade.lab.store import Lab
 from saccade.lab.table import Table, gap
@@ -153,6 +163,7 @@ def looked_at(tmp_path, monkeypatch):
 class Planless:
     def __init__(self, tasks):
         self.tasks = tasks
+        self.todo = SimpleNamespace(todo=[t for t in tasks if t.run.seed > 5])
 
     def headline(self):
         return ", ".join(sorted({t.arm for t in self.tasks}))
@@ -172,6 +183,16 @@ def test_seeds_are_added_where_they_are_missing_until_all_is_decided(looked_at):
     assert "open for lack of seeds: B, C" in "".join(told)
     (said,) = pipeline.facts(after)["remarks"]
     assert "where these are more (p below 0.01), then 10 seeds for B; C (p below 0.015)." in said
+
+
+def test_a_dry_run_plans_the_first_look_that_has_work_to_do(looked_at):
+    session, _ = looked_at
+    told = []
+    after, planned = plan_until_decided(session, How(), told.append)
+    assert after.seeds.looks == ((5, ()), (10, ("B", "C")))  # all are there that the first look asks for
+    assert {(t.arm, t.run.seed) for t in planned.todo.todo} == {(arm, n) for arm in "BC" for n in range(6, 10)}
+    assert told == ["look at 5 seeds", "  open for lack of seeds: B, C", "look at 10 seeds"]
+    assert plan_until_decided(session, How(), told.append, ("A",))[0].seeds.looks == ((5, ()),)  # decided: no more
 
 
 def test_only_the_claims_that_are_named_get_more_seeds_and_others_may_follow(looked_at):
