@@ -1,4 +1,4 @@
-"""What is published follows from the exported runs: whoever imports them gets the same verdicts, to the byte."""
+"""What is published follows from the exported runs: whoever imports them gets the same verdicts and report, to the byte."""
 
 import json
 import lzma
@@ -20,8 +20,8 @@ def test_the_exported_runs_give_the_published_verdicts(file, tmp_path):
     published = RESULTS / name / "verdicts.json"
     export.read(Lab(tmp_path / "lab"), file)
     session = pipeline.open_session(name, json.loads(published.read_text("utf-8"))["scale"], tmp_path / "lab", {})
-    pipeline.write(session, tmp_path / "report", ("csv",))
-    for made in ("verdicts.json", "training.csv"):
+    pipeline.write(session, tmp_path / "report", ("md", "csv"))
+    for made in ("verdicts.json", "training.csv", "report.md", "environment.json"):
         assert (tmp_path / "report" / made).read_bytes() == (RESULTS / name / made).read_bytes()
     rows = lzma.decompress((RESULTS / name / "rows.csv.xz").read_bytes())  # its own bytes are the compressor's affair
     assert (tmp_path / "report" / "rows.csv").read_bytes() == rows
