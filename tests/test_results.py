@@ -1,4 +1,4 @@
-"""What is published follows from the exported runs: whoever imports them gets the same verdicts and report, to the byte."""
+"""What is published follows from the exported runs: an import gives the same verdicts and report, to the byte."""
 
 import json
 import lzma
