@@ -72,6 +72,7 @@ def test_what_has_no_text_form_is_refused():
 
 def test_suggestions_and_scales():
     assert "did you mean lenet?" in suggest("model", "lennet", ["lenet", "vit"])
+    assert suggest("model", "vit, lenet", ["lenet", "vit"]).endswith("several are written with spaces: vit lenet.")
     assert Scale("demo")(smoke=1, small=2, large=3, paper=4) == 1
     assert Scale("demo")(smoke=1, demo=9, small=2, large=3, paper=4) == 9
     with pytest.raises(SaccadeError, match="did you mean small"):

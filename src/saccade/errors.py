@@ -23,7 +23,11 @@ def suggest(kind: str, name: object, known: Iterable[str], where: str = "") -> s
     known = sorted(known)
     near = difflib.get_close_matches(str(name).replace("-", "_"), known, n=1, cutoff=0.5)
     listed = ", ".join(known[:LISTED]) + (f" and {len(known) - LISTED} more" if len(known) > LISTED else "")
-    hint = f"; did you mean {near[0]}?" if near else f"; known: {listed or 'none'}."
+    parts = [part.strip() for part in str(name).split(",")]
+    if len(parts) > 1 and set(parts) <= set(known):
+        hint = f"; several are written with spaces: {' '.join(parts)}."
+    else:
+        hint = f"; did you mean {near[0]}?" if near else f"; known: {listed or 'none'}."
     return f"no {kind} {quoted(name)}{hint}" + (f" ({where})" if where else "")
 
 
