@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from saccade import registry, shipped
-from saccade.report.document import in_words, ours, summary, what_it_says
+from saccade.report.document import in_words, ours, summary, unit_of, what_it_says
 from saccade.spec import Estimate, Evidence, Reason, Says, Verdict
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -25,6 +25,10 @@ PAGES = (
     *(ROOT / "docs" / f"{name}.md" for name in registry.built_in("study")),
 )
 SHOWN = ("digits_on_backgrounds", "images_seen", "D-H1")  # study, figure, the claim that it is about
+DRAWN = "Accuracy on seen and on unseen backgrounds against training images seen, of the CNN and of attention"
+TERMS = (
+    "OOD accuracy is that on unseen backgrounds, MHA the attention model, x the number of backgrounds per digit class."
+)
 LOOK = "docs/explorer/look-wide.webp"
 # As counted in one line; whatever else a verdict says is open.
 CLOSED = ("reproduced", "contradicted", "equivalent", "holds", "does not hold")
@@ -99,16 +103,17 @@ def picture(prefix: str) -> str:
     if v is None:
         return ""
     label = ", ".join(w for w in (v["says"], "" if v["says"] in CLOSED else v.get("reason")) if w)
-    image = f"![{v['statement']}]({prefix}results/{study}/figures/{figure}.svg)"
-    caption = ""
+    image = f"![{DRAWN}]({prefix}results/{study}/figures/{figure}.svg)"
+    evidence, caption = _evidence(v["evidence"]), ""
+    measured = f"{ours(evidence)} {unit_of(evidence)}" if evidence else ours(evidence)
     if not prefix:  # side by side with the explorer, so that the first page fits one screen
-        both = {f"results/{study}/figures/{figure}.svg": v["statement"], LOOK: "The explorer: two models, one image"}
+        both = {f"results/{study}/figures/{figure}.svg": DRAWN, LOOK: "The explorer: two models, one image"}
         image = "\n".join(f'<img src="{src}" width="49%" alt="{html.escape(alt)}">' for src, alt in both.items())
         caption = " Right: `saccade serve`, two models on one image that you move, turn and put on another background.*"
     return (
         f"{image}\n\n"
-        f"*A claim: “{v['statement']}” The paper: {v['concluded'] or v['paper']}. Tested here: {v['tested']}. "
-        f"Measured: {ours(_evidence(v['evidence']))}, **{label}** ({told['scale']} scale)." + (caption or "*")
+        f"*A claim: “{v['statement']}” The paper calls it {v['concluded'] or v['paper']}. Tested here: {v['tested']}. "
+        f"Measured: {measured}, **{label}** ({told['scale']} scale). {TERMS}" + (caption or "*")
     )
 
 
@@ -118,7 +123,7 @@ def _evidence(told: dict[str, Any] | None) -> Evidence | None:
     numbers = {k: float("nan") if v is None else v for k, v in told["estimate"].items()}
     same = {k: told[k] for k in ("p", "p_against", "method", "unit", "note", "null", "margin")}
     parts = tuple(part for each in told["parts"] if (part := _evidence(each)))
-    return Evidence(Estimate(**numbers), parts=parts, **same)
+    return Evidence(Estimate(**numbers), parts=parts, per=told.get("per", ""), **same)
 
 
 def verdict(told: dict[str, Any]) -> Verdict:
@@ -169,7 +174,9 @@ def trained(name: str) -> str:
                 asked.setdefault(one["asks"], one)
     for asks, one in asked.items():
         reached = one["found"].partition(": ")[2] or one["found"]
-        lines.append(f"| {asks} | {reached} | {'yes' if one['met'] else 'no'} |")
+        left_out = one["met"] and one["reason"] == Reason.NOT_MEASURED
+        met = "–" if left_out else "yes" if one["met"] else "no"
+        lines.append(f"| {asks} | {reached} | {met} |")
     if not asked:
         return f"At scale {told['scale']} no claim got as far as its requirements."
     return f"At scale {told['scale']}:\n\n" + "\n".join(lines)

@@ -22,7 +22,7 @@ from saccade import stats
 from saccade.cli.terminal import duration
 from saccade.lab.table import Series, minus
 from saccade.report.document import ours, unit_of
-from saccade.spec import Estimate, Reason, Verdict
+from saccade.spec import Estimate, Reason, Says, Verdict
 from saccade.study import takes
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -39,13 +39,15 @@ def page() -> str:
         readme.scoreboard(""),
         "Open means: no verdict, with the reason beside it. A verdict needs at least five seeds, models that have "
         "learned, and a contrast that no longer moves with training ([how](docs/statistics.md)); where seeds were "
-        "added after a first look, the study's report says at which levels the looks decide. *Family* joins claims "
-        "that rest on one observation. *Required* counts the requirements that were met. A claim that lacks seeds gets "
-        "them with `saccade run STUDY --scale large --until decided --claims ID`.",
+        "added after a first look, the study's report says at which level each claim was decided. *Family* joins "
+        "claims that rest on one observation. *Required* counts the requirements that were met, of those that arms of "
+        "this scale can meet. A claim that lacks seeds gets them with "
+        "`saccade run STUDY --scale large --until decided --claims ID`.",
+        fixed(known),
         "\n".join(studies(known)),
         "## What the papers did not know",
-        "Measurements, not verdicts: nobody planned them, and no requirement of learning or settling was applied. The "
-        "scale stands behind each.",
+        "Measurements beside the claims: none was planned as a test, and no requirement of learning or settling was "
+        "applied. Where a planned claim asks nearly the same, its verdict is named. The scale stands behind each.",
         *filter(None, (finding.text() for finding in FINDINGS if finding.ready())),
         "\n".join(public_recipes.section()),
         "## All claims",
@@ -83,11 +85,11 @@ def why_open(v: Verdict, study: str, scale: str) -> str:
 
 
 def claims(verdicts: readme.Verdicts, study: str, scale: str) -> Iterator[str]:
-    yield "| claim | the paper | ours | verdict | why open, what it takes | required | family |"
-    yield "|---|---|---|---|---|---|---|"
+    yield "| claim | the paper | ours | verdict | why open, what it takes | required | registered | family |"
+    yield "|---|---|---|---|---|---|---|---|"
     for told in verdicts:
         v = readme.verdict(told)
-        met = [r["met"] for r in told["requirements"]]
+        met = [r["met"] for r in told["requirements"] if not (r["met"] and r["reason"] == Reason.NOT_MEASURED)]
         remark = "" if v.decided else why_open(v, study, scale)
         cells = (
             f"{v.claim}: {v.statement}",
@@ -96,9 +98,31 @@ def claims(verdicts: readme.Verdicts, study: str, scale: str) -> Iterator[str]:
             v.label,
             remark,
             f"{sum(met)} of {len(met)}" if met else "–",
+            when_fixed(told),
             v.family if v.family != v.claim else "",
         )
         yield "| " + " | ".join(map(escaped, cells)) + " |"
+
+
+def when_fixed(told: dict[str, Any]) -> str:
+    """As in `before the runs`, `after 9 runs` or `changed after 9 runs: tested`."""
+    return re.sub(r" \([^)]*\)", "", told["registered"].removeprefix("registered "))
+
+
+def fixed(known: dict[str, Any]) -> str:
+    """When the decided claims that rest on training were written down, and when changed."""
+    decided = [
+        v for told in known.values() for v in told["verdicts"] if v["says"] != Says.UNDECIDED and v["requirements"]
+    ]
+    words = [when_fixed(v) for v in decided]
+    changed = sorted(v["claim"] for v, word in zip(decided, words, strict=True) if word.startswith("changed"))
+    before = sum(word.startswith("before") for word in words)
+    return (
+        f"*Registered* says when a claim's test was written down. Of the {len(decided)} decided claims that rest on "
+        f"training, {before} were registered before the first run of their study, "
+        f"{len(decided) - before - len(changed)} when some runs of the study were in, and {len(changed)} were changed "
+        f"later ({', '.join(changed)}): read these with more doubt."
+    )
 
 
 def measured(v: Verdict) -> str:
@@ -162,6 +186,12 @@ class Rows:
         return min(xs, key=float), max(xs, key=float)
 
 
+def verdict_of(claim: str) -> str:
+    """As in `claim L-F9-dd: contradicted`."""
+    every = (v for told in readme.results().values() for v in told["verdicts"])
+    return next(f"claim {claim}: {readme.verdict(v).label}" for v in every if v["claim"] == claim)
+
+
 def points(series: Series) -> str:
     return stats.estimate(series).text("points") + " points"
 
@@ -181,7 +211,8 @@ def shortcut(rows: Rows) -> str:
         return points(minus(cnn, attention))
 
     return (
-        f"With eight backgrounds per digit class, accuracy on unseen backgrounds is {percent(early)} after "
+        "On the 256 test images that are watched during training: with eight backgrounds per digit class, accuracy on "
+        f"unseen backgrounds is {percent(early)} after "
         f"{float(first):,.0f} images and {percent(late)} after {float(last):,.0f}: {points(minus(late, early))}. "
         f"With 64, its lead over attention is {lead(first)} after {float(first):,.0f} images and {lead(last)} after "
         f"{float(last):,.0f}. A study that stops early and one that stops late disagree."
@@ -197,7 +228,8 @@ def recoloured(rows: Rows) -> str:
         return f"{percent(plain)} without and {percent(other)} with it"
 
     return (
-        "Contrast and colours of the training images were varied at random, which the thesis does not try. With eight "
+        "Contrast and colours of the training images were varied at random, which the thesis does not try. On the 256 "
+        "test images that are watched during training, with eight "
         f"backgrounds per digit class and after {float(x):,.0f} images, attention is right on unseen backgrounds in "
         f"{change('MHA', 'x = 8')}, the CNN in {change('CNN', 'x = 8')}: part of what both took from few backgrounds "
         "instead of the digit was their colour. With 64 backgrounds, which mislead less, attention learns slower for "
@@ -208,7 +240,7 @@ def recoloured(rows: Rows) -> str:
 def static(rows: Rows) -> str:
     fixed, dynamic = rows.at(category="depth-wise"), rows.at(category="dynamic depth-wise")
     return (
-        "The report names its local model a Local ViT; the code that it trains holds no attention but a depth-wise "
+        "The paper names its local model a Local ViT; the code that it trains holds no attention but a depth-wise "
         "convolution whose weights are computed from the image. The same model with weights that are not computed "
         f"reaches {percent(fixed)} against {percent(dynamic)}: {points(minus(fixed, dynamic))}."
     )
@@ -259,9 +291,9 @@ def stretched(rows: Rows) -> str:
 
     first, last = map(factor, rows.ends(line="trained"))
     return (
-        "The report sees non-isotropic heads become long and thin mostly in the last layers. Here the larger of a "
+        "The paper sees non-isotropic heads become long and thin mostly in the last layers. Here the larger of a "
         f"head's two precisions is {first} the smaller one in the first layer and {last} in the last (means of "
-        "logarithms); before training the two are nearly equal."
+        f"logarithms); before training the two are nearly equal ({verdict_of('R-F2-noniso')})."
     )
 
 
@@ -273,7 +305,7 @@ def more_images(rows: Rows) -> str:
         return f"{few} with {float(first):,.0f} training images and {many} with {float(last):,.0f}"
 
     return (
-        "The report expects that more data closes the gap between ConvNet and ViT. Here the small ViT falls further "
+        "The paper expects that more data closes the gap between ConvNet and ViT. Here the small ViT falls further "
         f"behind: at equal epochs the ConvNet leads by {lead('equal epochs')}, at equal images seen by "
         f"{lead('equal images seen')}. At equal epochs this still moves while they train, so the claim on it "
         "(B-Q1-data) is open; nothing is said of far more images."
@@ -288,21 +320,20 @@ def no_peak(rows: Rows) -> str:
     fits = next(x for x in widths if stats.estimate(error(x, "train")).value <= 0.01)
     narrow, fitting, wide = (error(x) for x in (widths[0], fits, widths[-1]))
     return (
-        "The report sees test error peak where a CNN begins to fit noisy labels, and fall again beyond. On 1,024 "
-        "photographs, 20 % of them with wrong labels, and at the report's own learning rate, test error only falls: "
+        "The paper sees test error peak where a CNN begins to fit noisy labels, and fall again beyond. On 1,024 "
+        "photographs, 20 % of them with wrong labels, and at the paper's own learning rate, test error only falls: "
         f"{percent(narrow)} at width 2, {percent(fitting)} at width {float(fits):g}, the first that fits its labels, "
         f"{percent(wide)} at width 16; from one to the next {points(minus(fitting, narrow))} and "
-        f"{points(minus(wide, fitting))}. At four times that rate some narrow CNNs never leave chance on their own "
-        "training images, and their mean looks like a peak."
+        f"{points(minus(wide, fitting))} ({verdict_of('L-F9-dd')})."
     )
 
 
 def permuted(rows: Rows) -> str:
     digits = stats.estimate(rows.at(category="permuted", line="ViT block"))
     return (
-        "The report says that a ViT block is neither equivariant nor invariant. When tokens are permuted, its output "
+        "The paper says that a ViT block is neither equivariant nor invariant. When tokens are permuted, its output "
         f"is permuted in the same way to {digits.value:.1f} digits (n={digits.n}), so it is equivariant to every "
-        "shift by whole patches; the patch embedding and the borders are not."
+        f"shift by whole patches; the patch embedding and the borders are not ({verdict_of('B-Q2-vitblock')})."
     )
 
 
@@ -322,7 +353,7 @@ FINDINGS = (
     Finding("Windows alone do not make small attention better", "local_structure", "ablation_effects", windowed),
     Finding("Heads grow thin in the first layer", "attention_as_convolution", "fig2_anisotropy", stretched),
     Finding("What each slip of the published code changes", "attention_as_convolution", "slips", slips),
-    Finding("A peak may be training that failed", "learning_curves", "fig9_cnn_cifar", no_peak),
+    Finding("On noisy photographs a wider CNN is only better", "learning_curves", "fig9_cnn_cifar", no_peak),
     Finding("What positions are worth to a small ViT", "block_ablations", "changes_of_sizes", positions),
     Finding("More images do not bring the small ViT nearer", "block_ablations", "data_size", more_images),
     Finding("A ViT block is equivariant to permutations", "block_ablations", "alone", permuted),

@@ -201,6 +201,17 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
+def test_a_slope_says_of_what_it_is_one():
+    slope = evidence(per="per doubling of x")
+    assert document.unit_of(slope) == "percentage points per doubling of x"
+    assert document.unit_of(evidence(unit="nats", null=0.5)) == "nats (above 0.5 asked)"
+
+
+def test_a_requirement_of_an_arm_that_the_scale_leaves_out_is_neither_met_nor_unmet():
+    out = Met(Reason.NOT_MEASURED, "A: accuracy", True, "no rows; this scale may leave the arm out")
+    assert not out.applies and MET.applies and Met(Reason.NOT_MEASURED, "A", False, "no rows").applies
+
+
 def test_everything_asked_for_is_written(paths):
     assert {"md", "html", "tex", "csv", "verdicts.json"} < set(paths)
     for name in ("by_x", "look"):

@@ -198,6 +198,9 @@ def test_without_a_published_value_the_goal_is_the_largest_budget_in_the_lab():
     for reached, label in ((0.8, "reproduced"), (0.4, "undecided, not learned")):
         results = dataclasses.replace(world(1.0, accuracy=reached), every_budget=lambda: longer)
         assert labels(study, results) == [label]
+    here = world(1.0, accuracy=0.4)  # itself the largest: nothing shows how far it could get
+    (verdict,) = judge(study, here, "small")
+    assert "only clear of chance is asked" in verdict.requirements[0].found
 
 
 def test_one_seed_that_has_not_learned_is_counted_and_no_rounding_hides_it():
@@ -226,6 +229,14 @@ def test_a_contrast_that_moves_back_is_still_moving_whatever_its_p():
     assert labels(study, world(-1.0, before=-1.3)) == ["undecided, still moving"]
     assert labels(study, world(0.05, before=0.4)) == ["undecided, still moving"]
     assert labels(study, world(1.0, before=0.7)) == ["reproduced"]  # away from none: more of the same
+
+
+def test_runs_that_had_ended_do_not_move_and_that_is_said():
+    whole = world(1.0).whole
+    (verdict,) = judge(a_study(contrast), Results(whole, {0.75: whole}), "small")
+    assert verdict.says == "reproduced" and "had ended by then" in verdict.requirements[-1].found
+    (verdict,) = judge(a_study(contrast), world(1.0, before=0.7), "small")
+    assert "had ended" not in verdict.requirements[-1].found
 
 
 def test_what_moved_before_three_quarters_of_the_budget_has_settled_since():

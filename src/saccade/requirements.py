@@ -102,7 +102,9 @@ class Learned:
         progress = self._gone(here.value, goal)
         enough = clear and progress >= self.share
         found = f"{self.name}: {_percent(here.value)}"
-        if self.share:
+        if self.share and self.reaches is None and here.value == goal:
+            found += ", the largest budget in the lab, so that only clear of chance is asked"
+        elif self.share:
             close = f"{progress:.0%}" == f"{self.share:.0%}" and progress < self.share
             found += f", {progress:.{1 if close else 0}%} of the way"
         found += "" if clear else ", not clear of chance"

@@ -319,6 +319,7 @@ class Evidence:
 
     `p` is one-sided, for "the relation does not hold"; `p_against` for "the opposite does not hold".
     `each` is the contrast per seed, `null` the value that separates the two sides, `margin` that of an equality test.
+    `per` completes the unit of a slope or share, as in "per doubling of x".
     """
 
     estimate: Estimate
@@ -334,6 +335,7 @@ class Evidence:
     each: tuple[tuple[int, float], ...] = ()
     null: float = 0.0
     margin: float | None = None
+    per: str = ""
 
     @property
     def fewest(self) -> int:
@@ -351,6 +353,11 @@ class Met:
     asks: str
     met: bool
     found: str
+
+    @property
+    def applies(self) -> bool:
+        """False for what is asked of an arm that this scale leaves out."""
+        return not (self.met and self.reason is Reason.NOT_MEASURED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -372,6 +379,7 @@ class Verdict:
     requirements: tuple[Met, ...] = ()
     by_budget: tuple[tuple[float, Evidence], ...] = ()  # at shares of the training budget, the whole one last
     registered: str = ""  # before the runs, or changed after so many
+    look: str = ""  # where seeds were added in looks: the one that speaks here, and its level
 
     @property
     def label(self) -> str:

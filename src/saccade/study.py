@@ -52,6 +52,7 @@ SETTLED = (
     "the contrast, measured at a half, three quarters and the whole budget on the same seeds, does not move "
     f"significantly towards the other side between the last two (one-sided paired t, p < {ALPHA:g})"
 )
+SAME = "the same at three quarters: the runs had ended by then, or it is read from earlier training"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -323,6 +324,8 @@ def _settled(results: Results, by_budget: tuple[tuple[float, Evidence], ...]) ->
             Reason.NOT_MEASURED, SETTLED, False, "these runs were not measured at three quarters of their budget"
         )
     before, after = shares[MILESTONES[-1]], shares[1.0]
+    if before == after:
+        return Met(Reason.STILL_MOVING, SETTLED, True, SAME)
     p = stats.moving(before, after)
     shown, named = [e for _, e in by_budget], ""
     while parts := stats.resting_on(shown[-2], shown[-1]):  # of a claim made of parts, the one that moves most

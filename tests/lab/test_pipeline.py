@@ -69,7 +69,7 @@ def test_a_setting_that_is_no_longer_planned_is_not_told_by_its_key():
     old = next(t.run.key for t in sizes() if t.run.recipe.images == 128)
     said = in_words(((5, ()), (10, ("A", old)), (20, (old,))), sizes(of_b=(64, 256)))
     assert said.startswith("Seeds were added in looks: 5 seeds for every arm")
-    assert "then 10 seeds for A (p below 0.015). A claim" in said
+    assert "then 10 seeds for A (p below 0.015). At each look all claims are judged" in said
 
 
 def test_groups_are_named_shortest():
@@ -205,6 +205,15 @@ def test_only_the_claims_that_are_named_get_more_seeds_and_others_may_follow(loo
     later = run_until_decided(after, How(), told.append, ("C",))
     assert later.seeds.looks == ((5, ()), (10, ("B", "C")))
     assert says(later) == dict.fromkeys("ABC", "reproduced")
+
+
+def test_a_verdict_says_at_which_look_it_was_given(looked_at):
+    session, _ = looked_at
+    assert {v.look for v in session.verdicts()} == {""}
+    after = run_until_decided(session, How(), lambda _: None, ("B",))
+    looks = {v.claim: v.look for v in after.verdicts()}
+    assert looks["A"] == "at 5 seeds, p below 0.01" and looks["B"] == "at 10 seeds, p below 0.015"
+    assert looks["C"] == "at 10 seeds, p below 0.015, on the same runs as at the look before"
 
 
 def test_a_claim_gets_no_more_seeds_than_the_most_that_was_said(looked_at):

@@ -143,6 +143,8 @@ def test_threshold_interval_reaches_the_earlier_point():
     steady = threshold([1, 2, 4, 8], [[0.5, 0.1, 0.0, 0.0]] * 3)
     assert (steady.value, steady.low, steady.high) == pytest.approx((4, 2, 4))
     assert threshold([1, 2, 4, 8], [[0.0, 0.0, 0.0, 0.0]] * 3).low == 0
+    assert threshold([1, 2, 4, 8], [[0.5, 0.1, 0.0, 0.0]] * 3, step=1).low == pytest.approx(3)  # 2 does not, 3 may
+    assert threshold([1, 2, 4, 8], [[0.0, 0.0, 0.0, 0.0]] * 3, step=1).low == pytest.approx(1)
     assert threshold([1, 2, 4, 8], [[0.5, 0.1, 0.0, 0.0]] * 3, level=0.2).value == pytest.approx(2)
 
 
@@ -221,6 +223,7 @@ def test_near_known_answer(value, verdict):
     found = near(x, train, value)
     assert found.estimate.value == pytest.approx(math.sqrt(30)) and found.estimate.n == 6
     assert (found.p < 0.01) == (verdict == "near") and (found.p_against < 0.01) == (verdict != "near")
+    assert found.note == {6: "asked: 2.5 to 12.5", 2: "asked: 0.5 to 4.5", 30: "asked: 14.5 to 60.5"}[value]
 
 
 def test_near_counts_what_the_grid_does_not_tell():

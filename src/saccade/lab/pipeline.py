@@ -174,7 +174,7 @@ class Session:
             for verdict in judge(self.study, so_far, self.scale, alpha=alpha):
                 before = final.get(verdict.claim)
                 if before is None or not (before.decided or verdict.claim in waiting):
-                    final[verdict.claim] = verdict
+                    final[verdict.claim] = replace(verdict, look=_look(n, alpha, verdict, before))
         return with_registration(tuple(final[c.id] for c in self.study.claims), entries)
 
     def _waits(self, claim: Claim, look: Table, before: Table) -> bool:
@@ -253,6 +253,14 @@ def _check_names(task: Task) -> None:
 def _retrained(run: Run, recipe: Mapping[str, Any]) -> Run:
     own = {f.name: getattr(run.recipe, f.name) for f in dataclasses.fields(run.recipe)}
     return replace(run, recipe=recipe_of(own, recipe))
+
+
+def _look(n: int, alpha: float, verdict: Verdict, before: Verdict | None) -> str:
+    """The look that speaks; a claim whose runs did not grow has the same evidence as at the look before."""
+    if verdict.p_adjusted is None or verdict.evidence is None or verdict.evidence.estimate.method == "exact":
+        return ""
+    same = before is not None and before.evidence == verdict.evidence
+    return f"at {n} seeds, p below {alpha:g}" + (", on the same runs as at the look before" if same else "")
 
 
 def for_claims(session: Session, ids: Sequence[str]) -> tuple[Task, ...]:

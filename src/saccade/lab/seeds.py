@@ -128,6 +128,7 @@ def in_words(looks: Sequence[tuple[int, Sequence[str]]], tasks: Sequence[Task]) 
             every = "every arm, or the scale's own where these are more"
             steps.append(f"{n} seeds for {'; '.join(sorted(got)) or every} (p below {levels[n]:g})")
     return (
-        f"Seeds were added in looks: {', then '.join(steps)}. A claim has the verdict of the first look that decides "
-        f"it; together the looks err no more often than one at {ALPHA:g}."
+        f"Seeds were added in looks: {', then '.join(steps)}. At each look all claims are judged, also those "
+        "whose runs did not grow: their p is compared with the next level then. A claim has the verdict of the first "
+        f"look that decides it; by Bonferroni's inequality the looks err together no more often than one at {ALPHA:g}."
     )

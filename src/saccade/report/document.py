@@ -228,10 +228,15 @@ def ours(evidence: Evidence | None) -> str:
     return e.text(part.unit)
 
 
+def unit_in_words(part: Evidence) -> str:
+    """As in `percentage points per doubling of x`."""
+    return " ".join(filter(None, ({"points": "percentage points"}.get(part.unit, part.unit), part.per)))
+
+
 def unit_of(evidence: Evidence) -> str:
     """The unit, and on what the number had to lie where that is not the side of 0: `nats (above 0.693 asked)`."""
     part = stats.deciding(evidence)
-    words = [{"points": "percentage points"}.get(part.unit, part.unit)]
+    words = [unit_in_words(part)]
     if part.estimate.method != "exact":
         k = 100 if part.unit == "points" else 1
         if part.margin is not None:
@@ -387,9 +392,13 @@ def _detail(v: Verdict) -> Iterator[Block]:
         pairs.append(("Family", (f"{v.family}: claims of one family rest on one observation",)))
     if v.registered:
         pairs.append(("Registration", (v.registered,)))
+    if v.look:
+        pairs.append(("Look", (v.look,)))
     yield Terms(tuple(pairs))
     if v.requirements:
-        asked = tuple(((m.asks,), ("yes" if m.met else "no",), (m.found,)) for m in v.requirements)
+        asked = tuple(
+            ((m.asks,), ("–" if not m.applies else "yes" if m.met else "no",), (m.found,)) for m in v.requirements
+        )
         yield Grid("What a verdict requires.", ("requirement", "met", "found"), asked, (0.5, 0.08, 0.42))
     if e and e.parts:
         parts = [((p.note or f"part {i}",), (ours(p),), (_p(p.p),), (p.method,)) for i, p in enumerate(e.parts, 1)]

@@ -174,7 +174,8 @@ def peaked(x: Sequence[float], errors: Any, *, least: float = 0.02, note: str = 
     heights = [h.height for h in humps(rows)]
     height = estimate(heights)
     place = at[_summit(rows.mean(axis=0, keepdims=True))[0][0]]
-    note = "; ".join(part for part in (note, f"highest at {place:g}") if part)
+    asked = f"a peak: above 0, none: below {100 * least:g} points"
+    note = "; ".join(part for part in (note, f"highest at {place:g}", asked) if part)
     return Evidence(
         height,
         p,
@@ -211,7 +212,7 @@ def near(
     never = any(math.isinf(h) for h in high.values())
     lows, tops = above(low, bottom), above(low, top)
     p_top, p_below = (1.0, 1.0) if never else (above(high, top).p_against, above(high, bottom).p_against)
-    shown = threshold(at.tolist(), rows, level)
+    shown = threshold(at.tolist(), rows, level, step=step)
     if shown is None:
         shown = replace(
             _geometric(list(low.values()), "t on log x, lower ends: most seeds never get there", LEVEL), high=math.inf
@@ -223,7 +224,7 @@ def near(
         f"two one-sided t on the log threshold, factor {factor:g}",
         unit,
         None,
-        note,
+        "; ".join(filter(None, (f"asked: {math.exp(bottom):g} to {math.exp(top):g}", note))),
     )
 
 
@@ -233,11 +234,12 @@ def _first_staying(holds: NDArray[np.bool_]) -> int:
     return int(bad[-1]) + 1 if len(bad) else 0
 
 
-def threshold(x: Sequence[float], train_errors: Any, level: float = 0.01) -> Estimate | None:
+def threshold(x: Sequence[float], train_errors: Any, level: float = 0.01, *, step: float = 0.0) -> Estimate | None:
     """The interpolation threshold: the smallest x from which training error stays at or below `level`.
 
     Geometric mean over the seeds that get there; None when fewer than half do. Each seed's threshold lies
-    between two points of the grid, so the interval reaches down to the earlier ones (to 0 before the first).
+    between two points of the grid, so the interval reaches down to the earlier ones (to 0 before the first), and with a
+    dial that goes in steps to one step beyond them.
     """
     at, rows = curve_arrays(x, train_errors)
     stays = np.logical_and.accumulate((rows <= level)[:, ::-1], axis=1)[:, ::-1]
@@ -247,7 +249,8 @@ def threshold(x: Sequence[float], train_errors: Any, level: float = 0.01) -> Est
     first = stays[reached].argmax(axis=1)
     method = f"t on log x, {reached.sum()} of {len(rows)} seeds get there"
     found = _geometric(log(at[first]).tolist(), method, LEVEL)
-    earlier = 0.0 if (first == 0).any() else _geometric_mean(at[first - 1])
+    below = np.where(first > 0, at[first - 1], 0.0) + step
+    earlier = _geometric_mean(below) if (below > 0).all() else 0.0
     return replace(found, low=min(found.low, earlier))
 
 

@@ -287,6 +287,7 @@ def claim(verdict: Verdict) -> Flat:
         "requirements": [{"met": r.met, "asks": r.asks, "found": r.found} for r in verdict.requirements],
         "by_budget": [{"share": s, "estimate": jsonable(e.estimate)} for s, e in verdict.by_budget],
         "registered": verdict.registered,
+        "looked": verdict.look,
         "evidence": tested(verdict.evidence),
     }
 
@@ -298,6 +299,8 @@ def tested(evidence: Evidence | None) -> Flat | None:
     return {
         "ours": document.ours(evidence),
         "unit": part.unit,
+        "per": part.per,
+        "unit_in_words": document.unit_in_words(part),
         "estimate": jsonable(part.estimate),
         "each": [{"seed": seed, "value": value} for seed, value in part.each],
         "null": part.null,

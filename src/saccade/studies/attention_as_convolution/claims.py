@@ -249,8 +249,9 @@ def _slower(table: Table, pairs: tuple[tuple[str, str], ...], reached: float) ->
     arms = tuple(dict.fromkeys(arm for pair in pairs for arm in pair))
     found = measures.time_to_level(table, arms, reached)
     by = ", ".join(shown(arm, percent(found[arm]), 0, " %") for arm in arms)
+    parts = (stats.greater(found[a], found[b], note=f"{a} − {b}") for a, b in pairs)
     return stats.all_of(
-        *(stats.greater(found[a], found[b], note=f"{a} − {b}") for a, b in pairs),
+        *(replace(part, per="of the training budget") for part in parts),
         note=f"share of the budget until that level: {by}",
     )
 

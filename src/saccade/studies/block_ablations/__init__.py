@@ -35,8 +35,8 @@ DIFFERS = (
     ),
     Difference("a seed also draws which images are trained on; the report's runs shared theirs", ("B-vit-v1b",)),
     Difference(
-        "below paper scale models of 0.1 million parameters; about 4 passes over the training images at small and 15 "
-        "at large scale: effects that need great depth or long training may not have appeared",
+        "below paper scale models of 0.07 to 0.24 million parameters; about 4 passes over the training images at small "
+        "and 15 at large scale: effects that need great depth or long training may not have appeared",
         ("B-vit-vs-conv", "B-vit-v2-depth", "B-Q1-data", "B-Q2-vitblock", "B-Q2-vit", *_BLOCKS, *_HP),
     ),
     Difference(

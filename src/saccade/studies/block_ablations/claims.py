@@ -212,9 +212,8 @@ def post_norm(table: Table, *, above: float, below: float) -> Evidence:
 )
 def grows_with_depth(table: Table) -> Evidence:
     gaps = apart(by_depth(table, "v1"), by_depth(table, "v2"))
-    return stats.above(
-        slope_per_seed(gaps, math.log2), 0.0, note=f"points by depth: {listed(gaps)}; shown: points per doubling"
-    )
+    found = stats.above(slope_per_seed(gaps, math.log2), 0.0, note=f"points by depth: {listed(gaps)}")
+    return replace(found, per="per doubling of the depth")
 
 
 @claim(
@@ -316,10 +315,9 @@ def gap_shrinks(table: Table) -> Evidence:
     for how, conv, vit in (("images seen", CONV_SIZES, VIT_SIZES), ("epochs", CONV_EPOCHS, VIT_EPOCHS)):
         gaps = apart(by_size(table, CONV, conv), by_size(table, VIT, vit))
         shrinks = {s: -v for s, v in slope_per_seed(gaps, math.log2).items()}
-        parts.append(stats.above(shrinks, 0.0, note=f"equal {how}: gap in points by images: {listed(gaps)}"))
-    return stats.all_of(
-        *parts, note="; ".join(p.note for p in parts) + "; shown: points by which it shrinks with each doubling"
-    )
+        found = stats.above(shrinks, 0.0, note=f"equal {how}: gap in points by images: {listed(gaps)}")
+        parts.append(replace(found, per="less per doubling of the images"))
+    return stats.all_of(*parts, note="; ".join(p.note for p in parts))
 
 
 # -- equivariance, asked of the layers themselves

@@ -158,9 +158,12 @@ export async function show(root, route, { address, follow, lab }) {
 const NO_ROWS = "no rows"; // what a requirement says of an arm that was not run
 const anchor = (id) => `claim-${id.toLowerCase().replace(/[^a-z0-9]+/g, "-")}`;
 
+// Percentage points of accuracy or error, and not per pixel or doubling.
+const inPoints = (e) => e.unit === "points" && !e.per;
+
 // One scale for all claims in percentage points, so that sizes can be compared down the list.
 function common(claims) {
-  const all = claims.map((c) => c.evidence).filter((e) => e && e.unit === "points" && e.estimate.method !== "exact");
+  const all = claims.map((c) => c.evidence).filter((e) => e && inPoints(e) && e.estimate.method !== "exact");
   const values = all.flatMap((e) => [e.estimate.value, ...[e.estimate.low, e.estimate.high].filter(finite).map((v) => Math.max(-1.2, Math.min(1.2, v)))]);
   const top = Math.max(0.05, largest([...values, 0])), bottom = Math.min(-0.05, smallest([...values, 0]));
   return [bottom, top];
@@ -172,7 +175,7 @@ function claim(c, scale, open, toggled) {
     h("summary", {},
       h("span.what", {}, h("b", {}, c.id), h("span", {}, c.statement)),
       h("span.paper", {}, h("small.narrow", {}, "paper found"), c.paper || "–"),
-      h("span.ours", {}, strip(e, scale), h("span.num", {}, e ? e.ours : "–", e && e.unit && e.estimate.method !== "exact" ? h("small", {}, e.unit === "points" ? "percentage points" : e.unit) : null)),
+      h("span.ours", {}, strip(e, scale), h("span.num", {}, e ? e.ours : "–", e && e.unit && e.estimate.method !== "exact" ? h("small", {}, e.unit_in_words) : null)),
       h("span.says", {}, badge(c.says, c.look, c.sign), c.reason ? h("small", {}, c.reason) : null)),
     h("div.claim-body", {}));
   const body = details.lastChild;
@@ -193,7 +196,7 @@ function strip(e, scale, width = 168) {
   const { value: v, low, high } = e.estimate;
   const zero = e.null, each = e.each.map((one) => one.value);
   const ends = [v, zero, low, high, ...each].filter(finite);
-  const domain = e.unit === "points" && scale ? scale : [smallest(ends), largest(ends)];
+  const domain = inPoints(e) && scale ? scale : [smallest(ends), largest(ends)];
   const pad = 0.06 * (domain[1] - domain[0] || 1);
   const x = linear([domain[0] - pad, domain[1] + pad], [4, width - 4]);
   const clamp = (t) => Math.max(3, Math.min(width - 3, x(t)));
@@ -208,7 +211,7 @@ function strip(e, scale, width = 168) {
 
 function detail(c) {
   const e = c.evidence;
-  const pairs = [["Paper concluded", c.concluded || "–"], ["Paper found", c.paper || "–"], ["Tested", c.tested], ["Ours", e ? `${e.ours}${e.unit === "points" ? " percentage points" : e.unit ? ` ${e.unit}` : ""}` : "–"]];
+  const pairs = [["Paper concluded", c.concluded || "–"], ["Paper found", c.paper || "–"], ["Tested", c.tested], ["Ours", e ? `${e.ours} ${e.unit_in_words}` : "–"]];
   if (e) {
     if (e.each.length) pairs.push(["Single seeds", e.each.map((one) => `${e.unit === "points" ? (100 * one.value).toFixed(1) : number(one.value)} (seed ${one.seed})`).join(", ")]);
     pairs.push(["Test", `${e.method} (interval: ${e.estimate.method})`]);
@@ -218,6 +221,7 @@ function detail(c) {
   if (e?.limit) pairs.push(["Limit", e.limit]);
   if (c.family) pairs.push(["Family", c.family]);
   if (c.registered) pairs.push(["Registered", c.registered]);
+  if (c.looked) pairs.push(["Look", c.looked]);
   if (c.remark) pairs.push(["Remark", c.remark]);
   return [
     h("dl", {}, pairs.map(([k, v]) => [h("dt", {}, k), h("dd", {}, v)])),
