@@ -86,7 +86,7 @@ def test_an_effect_that_no_number_of_seeds_would_show_is_not_blamed_on_them():
 def test_an_effect_that_takes_more_seeds_than_anybody_runs_was_not_seen():
     clear, faint = (judge(a_study(fixed(mean)), world(1.0), "small")[0] for mean in (-0.05, -0.02))
     assert faint.reason is Reason.NO_EFFECT and clear.reason is Reason.TOO_FEW_SEEDS
-    assert re.fullmatch(r"10 seeds show none; one as small as theirs takes about \d{3,} [(].*[)]", faint.remark)
+    assert re.fullmatch(r"10 seeds show none; an effect of the size seen needs about \d{3,} [(].*[)]", faint.remark)
 
 
 def test_a_claim_that_may_come_out_either_way_is_tested_on_both_sides():

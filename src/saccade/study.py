@@ -213,7 +213,7 @@ def _examine(study: Study, claim: Claim, results: Results, scale: str) -> _Found
     if scale == "smoke":
         return _Found(claim, None, reason=Reason.OUT_OF_REACH, remark="smoke gives no verdicts")
     if claim.needs and SCALES.index(scale) < SCALES.index(claim.needs):
-        remark = f"takes scale {claim.needs}: saccade run {study.name} --scale {claim.needs}"
+        remark = f"needs --scale {claim.needs}: saccade run {study.name} --scale {claim.needs}"
         return _Found(claim, None, reason=Reason.OUT_OF_REACH, remark=remark)
     again = f"saccade run {study.name} --scale {scale} --claims {claim.id}"
     try:
@@ -396,7 +396,7 @@ def _more_seeds(claim: Claim, evidence: Evidence, side: float, small: float | No
     if need is None:
         return Reason.NO_EFFECT, f"{n} seeds point to neither side"
     if need > FEASIBLE:
-        return Reason.NO_EFFECT, f"{n} seeds show none; one as small as theirs takes about {need}{way}"
+        return Reason.NO_EFFECT, f"{n} seeds show none; an effect of the size seen needs about {need}{way}"
     return Reason.TOO_FEW_SEEDS, f"about {max(need, n + 1)} needed, {n} run{way}"
 
 

@@ -220,7 +220,7 @@ def test_rows_as_the_report_has_them_reproduce_every_relation():
             assert v.says is Says.HOLDS, v.remark
         else:
             assert v.says is Says.REPRODUCED, (name, v.label, v.remark)
-    assert found["E-F4-vit"].remark == "takes scale paper: saccade run local_structure --scale paper"
+    assert found["E-F4-vit"].remark == "needs --scale paper: saccade run local_structure --scale paper"
     assert "locality +4.1" in found["E-C1"].remark  # 4 points and noise
 
 
