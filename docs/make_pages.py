@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import make_readme as readme
+
 from saccade import registry
 from saccade.profiling import references
 from saccade.registry import Card
@@ -216,7 +218,8 @@ def gallery() -> str:
         ]
         for title, file in figures(folder):
             at = f"../results/{study}/figures/{file}"
-            parts.append(f"### {title}\n\n![{title}]({at}.svg)\n\n[Numbers]({at}.csv)")
+            caption = readme.caption(study, file, "../") or f"[Numbers]({at}.csv)"
+            parts.append(f"### {title}\n\n![{title}]({at}.svg)\n\n{caption}")
     return "\n\n".join(parts) + "\n"
 
 

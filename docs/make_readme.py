@@ -117,6 +117,13 @@ def picture(prefix: str) -> str:
     )
 
 
+def caption(study: str, figure: str, prefix: str) -> str:
+    """How to read a figure, as the study's report says under it, with the link to its numbers."""
+    report = (ROOT / "results" / study / "report.md").read_text("utf-8")
+    under = report.partition(f"(figures/{figure}.svg)")[2].strip().split("\n\n")[0]
+    return under.replace("](figures/", f"]({prefix}results/{study}/figures/")
+
+
 def _evidence(told: dict[str, Any] | None) -> Evidence | None:
     if told is None:
         return None

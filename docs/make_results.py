@@ -163,7 +163,10 @@ class Finding:
             return ""
         shown = self.file(".svg").relative_to(ROOT).as_posix()
         scale = readme.results()[self.study]["scale"]
-        return f"### {self.title}\n\n{said} ({self.study}, {scale}.)\n\n![{self.title}]({shown})"
+        caption = readme.caption(self.study, self.figure, "")
+        return "\n\n".join(
+            (f"### {self.title}", f"{said} ({self.study}, {scale}.)", f"![{self.title}]({shown})", caption)
+        )
 
 
 @dataclass(frozen=True)
