@@ -1,6 +1,6 @@
-"""What mkdocs does beside its own: the reports and figures of results/ become part of the site.
+"""What mkdocs does beside its own: RESULTS.md and the reports and figures of results/ become part of the site.
 
-As plain files the pages link to ../results; in the site that folder stands beside them.
+As plain files the pages link to ../RESULTS.md and ../results; in the site these stand beside them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ KEPT = (".md", ".svg", ".csv", ".json")
 
 
 def on_files(files: Any, config: Any) -> Any:
-    for file in sorted((ROOT / "results").rglob("*")):
+    for file in (ROOT / "RESULTS.md", *sorted((ROOT / "results").rglob("*"))):
         if file.is_file() and file.suffix in KEPT:
             at = file.relative_to(ROOT).as_posix()
             inclusion = InclusionLevel.NOT_IN_NAV if file.suffix == ".md" else InclusionLevel.INCLUDED
@@ -29,4 +29,6 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     up = "../" * page.file.src_uri.count("/")
     if page.file.src_uri.startswith("results/"):
         return markdown.replace("<details>", '<details markdown="1">')
-    return re.sub(r"\]\((?:\.\./)+results/", f"]({up}results/", markdown)
+    if page.file.src_uri == "RESULTS.md":
+        return markdown.replace("](docs/", "](")
+    return re.sub(r"\]\((?:\.\./)+(results/|RESULTS\.md)", rf"]({up}\1", markdown)
