@@ -156,15 +156,12 @@ def renew(part: str, to: Path, made: Path | None, before: str = "", only: str = 
             for row in lab.beside_others(make):
                 rows.append(row)
                 print(page.lab_line(row), flush=True)
-    if part == "profiles":
-        found["rows"] = among(found["rows"], rows)
-    elif only and part in ("arms", "whole"):  # those measured again take their places among the others
-        again = {(row["study"], row["arm"]): row for row in rows}
-        found[part] = [again.get((row["study"], row["arm"]), row) for row in found[part]]
-    else:
-        found[part] = rows
     told = {"day": time.strftime("%Y-%m-%d", time.gmtime()), "cpu": page.machine()["cpu"]}
-    found["renewed"] = {**found.get("renewed", {}), part: told}
+    if only and part in ("arms", "whole"):  # a part of a table: these rows carry their day, the others keep theirs
+        found[part] = by_study(found[part], [{**row, "measured": told} for row in rows])
+    else:
+        found["rows" if part == "profiles" else part] = among(found["rows"], rows) if part == "profiles" else rows
+        found["renewed"] = {**found.get("renewed", {}), part: told}
     write(found, to)
     if unequal := [r.get("name", r.get("arm")) for r in rows if not r.get("is_equal", True)]:
         raise SystemExit(f"not the same function: {', '.join(unequal)}")
@@ -175,6 +172,14 @@ def among(rows: list[Row], again: list[Row]) -> list[Row]:
     new = {(row["name"], row["setting"]): row for row in again}
     kept = [new.pop((row["name"], row["setting"]), row) for row in rows]
     return [*kept, *new.values()]
+
+
+def by_study(rows: list[Row], again: list[Row]) -> list[Row]:
+    """Arms measured again in the places that they had; new ones after the others of their study."""
+    new = {(row["study"], row["arm"]): row for row in again}
+    kept = [new.pop((row["study"], row["arm"]), row) for row in rows]
+    studies = list(dict.fromkeys(row["study"] for row in (*kept, *new.values())))
+    return sorted([*kept, *new.values()], key=lambda row: studies.index(row["study"]))
 
 
 def _commit(tree: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -368,10 +369,11 @@ def document(found: Row) -> str:
 
 
 def _renewed(found: Row, part: str) -> str:
-    """When a part was measured by itself, and on which machine, where that is another one."""
+    """When a part, or some of its rows, was measured by itself, and on which machine, where that is another one."""
     told = found.get("renewed", {}).get(part)
+    some = _renewed_rows(found, part)
     if not told:
-        return ""
+        return some
     day, cpu = (told, "") if isinstance(told, str) else (told["day"], told["cpu"])
     how = {"trees": "arms --before DIR", "whole": "machine"}.get(part, part)
     rows, table = "The rows of the profile were measured by themselves", "This table was measured by itself"
@@ -380,7 +382,18 @@ def _renewed(found: Row, part: str) -> str:
     speed = timed["flops"] / timed["seconds"] / timed["share"] if timed else 0.0
     rate = f", where a matrix product ran at {speed / 1e9:.0f} GFLOP/s" if where and speed else ""
     what = rows if part == "profiles" else table
-    return f"\n\n{what} on {day}{where}{rate} (`python -m benchmarks --part {how}`)."
+    return f"\n\n{what} on {day}{where}{rate} (`python -m benchmarks --part {how}`).{some}"
+
+
+def _renewed_rows(found: Row, part: str) -> str:
+    """Which studies' rows are of another day than their table."""
+    rows = found.get(part, ()) if part in ("arms", "whole") else ()
+    of_study = Counter(row["study"] for row in rows)
+    again = Counter((r["study"], r["measured"]["day"], r["measured"]["cpu"]) for r in rows if "measured" in r)
+    return "".join(
+        f"\n\nOf {study} {n} of {of_study[study]} rows were measured by themselves on {day} on {cpu}."
+        for (study, day, cpu), n in again.items()
+    )
 
 
 def _seconds(value: float) -> str:

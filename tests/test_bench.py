@@ -205,12 +205,17 @@ def test_arms_measured_again_take_their_places(monkeypatch, tmp_path):
     row = {"study": "a", "images": 3600, **machine.compared([1.0], [[2.0], [3.0]])}
     found = {"machine": page.machine(), "rows": [], "absent": [], "lab": [], "gemm": 9e10, "seconds": 3.0}
     found |= {"quick": False, "kept": [], "scaling": [], "cost_model": []}
-    found["whole"] = [{**row, "arm": "x"}, {**row, "arm": "y"}]
+    found["whole"] = [{**row, "arm": "x"}, {**row, "arm": "y"}, {**row, "study": "b", "arm": "x"}]
     bench.write(found, tmp_path)
-    monkeypatch.setattr(machine, "measured", lambda only: iter([{**row, "arm": "y", "ratio": 7.0}]))
+    again = [{**row, "arm": "y", "ratio": 7.0}, {**row, "arm": "new", "ratio": 8.0}]
+    monkeypatch.setattr(machine, "measured", lambda only: iter(again))
     bench.renew("machine", tmp_path, None, only="y")
-    kept = json.loads((tmp_path / "results" / "bench.json").read_text())["whole"]
-    assert [(r["arm"], r["ratio"]) for r in kept] == [("x", 2.0), ("y", 7.0)]
+    kept = json.loads((tmp_path / "results" / "bench.json").read_text())
+    places = [("a", "x", 2.0), ("a", "y", 7.0), ("a", "new", 8.0), ("b", "x", 2.0)]
+    assert [(r["study"], r["arm"], r["ratio"]) for r in kept["whole"]] == places
+    assert "whole" not in kept.get("renewed", {})  # the other rows are as old as they were
+    text = (tmp_path / "docs" / "performance.md").read_text()
+    assert f"Of a 2 of 3 rows were measured by themselves on {kept['whole'][1]['measured']['day']}" in text
 
 
 def test_rows_compare_real_functions():

@@ -56,8 +56,8 @@ def train(
     The model is a registered name, also of a file that was imported, file.py:function, or a class of a file. The recipe
     may be a dict, as in {"images": 50_000, "lr": 0.002}; 8 000 images are seen where it does not say how many.
     """
-    planned, needed = single.tasks(
-        name if isinstance(name, str) else _where(name),
+    tasks, files = single.tasks(
+        name if isinstance(name, str) else _importable_name(name),
         data,
         recipe=recipe or {},
         seeds=range(seeds) if isinstance(seeds, int) else seeds,
@@ -65,19 +65,19 @@ def train(
         data_args=data_args,
         probes=probes,
     )
-    how = pipeline.How(device=device, jobs=jobs, quiet=quiet, plugins=(*registry.imported(), *needed))
-    return pipeline.train(Lab(lab).open(), planned, how)
+    how = pipeline.How(device=device, jobs=jobs, quiet=quiet, plugins=(*registry.imported(), *files))
+    return pipeline.train(Lab(lab).open(), tasks, how)
 
 
-def _where(made: Callable[..., nn.Module]) -> str:
+def _importable_name(factory: Callable[..., nn.Module]) -> str:
     """file.py:name of a class or function, from which the processes that train can import it too."""
-    file = getattr(sys.modules.get(made.__module__), "__file__", None)
-    if file is None or "<locals>" in made.__qualname__ or not callable(made):
+    file = getattr(sys.modules.get(factory.__module__), "__file__", None)
+    if file is None or "<locals>" in factory.__qualname__ or not callable(factory):
         raise SaccadeError(
-            f"{made.__qualname__} is not at the top of a file, so that the processes that train cannot import it; put "
-            "it into a file, as in net.py, and train net.py:Net."
+            f"{factory.__qualname__} is not at the top of a file, so that the processes that train cannot import it; "
+            "put it into a file, as in net.py, and train net.py:Net."
         )
-    return f"{file}:{made.__qualname__}"
+    return f"{file}:{factory.__qualname__}"
 
 
 def probe(
@@ -110,18 +110,18 @@ def probe(
     if (mean is None) != (std is None) or (mean and std and len(mean) != len(std)):
         raise SaccadeError("mean and std go together, with one number per channel each.")
     standard = (tuple(mean), tuple(std)) if mean and std else (images.mean, images.std)
-    asked = Subject(subject.to(device), *standard, device, images.classes, size, channels)
-    _try_out(asked, images.head(2))
+    wrapped = Subject(subject.to(device), *standard, device, images.classes, size, channels)
+    _try_out(wrapped, images.head(2))
     rows = []
     with evaluating(subject):
         for p in probes:
             one = Probe(p) if isinstance(p, str) else p
             if n and "n" not in one.settings and "n" in registry.card("probe", one.name).args:
                 one = Probe(one.name, **one.settings, n=n)
-            given = list(registry.find("probe", one.name)(asked, where, **one.settings))
-            if not given:
+            probe_rows = list(registry.find("probe", one.name)(wrapped, where, **one.settings))
+            if not probe_rows:
                 raise SaccadeError(f"probe {one.name} gave no rows for this model and data (saccade show {one.name}).")
-            for row in given:
+            for row in probe_rows:
                 rows.append(
                     {
                         **row.at,
@@ -147,8 +147,8 @@ def _over_images(row: Row) -> dict[str, float]:
         return {}
     each = np.asarray(row.each, dtype=float).ravel()
     share = bool(np.isin(each, (0.0, 1.0)).all())
-    found = stats.proportion(int(each.sum()), len(each)) if share else stats.estimate(each.tolist())
-    return {"low": found.low, "high": found.high}
+    interval = stats.proportion(int(each.sum()), len(each)) if share else stats.estimate(each.tolist())
+    return {"low": interval.low, "high": interval.high}
 
 
 def _try_out(subject: Subject, images: Images) -> None:
@@ -158,14 +158,14 @@ def _try_out(subject: Subject, images: Images) -> None:
         raise SaccadeError(
             f"channels must be 1 or {x.shape[1]}, as the data have {x.shape[1]}, not {subject.channels}."
         )
-    ready = subject.prepared(x)
+    prepared = subject.prepared(x)
     try:
         with evaluating(subject.model), torch.no_grad():
-            subject.model(ready)
+            subject.model(prepared)
     except Exception as error:
         raise SaccadeError(
-            f"the model does not take images of shape {tuple(ready.shape[1:])} ({in_words(error)}); name the size or "
-            "the channels that it takes, as in size=224 or channels=1."
+            f"the model does not take images of shape {tuple(prepared.shape[1:])} ({in_words(error)}); name the size "
+            "or the channels that it takes, as in size=224 or channels=1."
         ) from error
 
 
@@ -216,11 +216,13 @@ def run(
     every arm's, as in recipe={"lr": 0.01}; such a study is not the planned one.
     """
     several = [also] if isinstance(also, str) or callable(also) else also
-    joined = [one if isinstance(one, str) else _where(one) for one in several]
-    opened = pipeline.open_session(study, scale, lab, choices, seeds=seeds, also=joined, like=like, recipe=recipe)
-    plugins = (*registry.imported(), *(one for one in joined if one.rpartition(":")[0].endswith(".py")))
+    joined_models = [one if isinstance(one, str) else _importable_name(one) for one in several]
+    session = pipeline.open_session(
+        study, scale, lab, choices, seeds=seeds, also=joined_models, like=like, recipe=recipe
+    )
+    plugins = (*registry.imported(), *(one for one in joined_models if one.rpartition(":")[0].endswith(".py")))
     how = pipeline.How(device=device, jobs=jobs, quiet=quiet, plugins=plugins)
-    planned = pipeline.plan_work(opened.lab, pipeline.for_claims(opened, claims), how, terminal.printer(quiet))
-    pipeline.run(opened, planned, how)
-    pipeline.write(opened)
-    return opened
+    planned = pipeline.plan_work(session.lab, pipeline.for_claims(session, claims), how, terminal.printer(quiet))
+    pipeline.run(session, planned, how)
+    pipeline.write(session)
+    return session

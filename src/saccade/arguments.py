@@ -41,10 +41,10 @@ class Range:
 
     def words(self) -> str:
         ends = {"at least": self.at_least, "above": self.above, "at most": self.at_most, "below": self.below}
-        said = {word: f"{int(end) if end == int(end) else end:,}" for word, end in ends.items() if end is not None}
-        if set(said) == {"at least", "at most"}:
-            return f"from {said['at least']} to {said['at most']}"
-        return " and ".join(f"{word} {end}" for word, end in said.items())
+        bounds = {word: f"{int(end) if end == int(end) else end:,}" for word, end in ends.items() if end is not None}
+        if set(bounds) == {"at least", "at most"}:
+            return f"from {bounds['at least']} to {bounds['at most']}"
+        return " and ".join(f"{word} {end}" for word, end in bounds.items())
 
 
 # What arguments of one kind have in common. The upper ends only keep out what no machine could hold.
@@ -69,23 +69,23 @@ class Kind:
     range: Range = Range()
     each: tuple[Kind, ...] = ()  # of a list's entries; empty: anything
 
-    def fits(self, given: Any) -> bool:
+    def fits(self, value: Any) -> bool:
         if self.name == "value":
-            return type(given) is type(self.value) and bool(given == self.value)
+            return type(value) is type(self.value) and bool(value == self.value)
         if self.name == "none":
-            return given is None
+            return value is None
         if self.name == "mapping":
-            return isinstance(given, Mapping)
+            return isinstance(value, Mapping)
         if self.name == "list":
-            listed = isinstance(given, (list, tuple, range))
-            return listed and self.range.holds(len(given)) and all(fits(self.each, g) for g in given)
+            listed = isinstance(value, (list, tuple, range))
+            return listed and self.range.holds(len(value)) and all(fits(self.each, g) for g in value)
         if self.name == "str":
-            return isinstance(given, str) and self.range.holds(len(given))
+            return isinstance(value, str) and self.range.holds(len(value))
         if self.name == "bool":
-            return isinstance(given, bool)
-        number = isinstance(given, (int, float) if self.name == "float" else int) and not isinstance(given, bool)
+            return isinstance(value, bool)
+        number = isinstance(value, (int, float) if self.name == "float" else int) and not isinstance(value, bool)
         # A whole number may be too large to be a float at all.
-        return number and (isinstance(given, int) or math.isfinite(given)) and self.range.holds(given)
+        return number and (isinstance(value, int) or math.isfinite(value)) and self.range.holds(value)
 
     def words(self) -> str:
         ends = self.range.words()
@@ -120,9 +120,9 @@ def words(accepted: Accepted) -> str:
     return " or ".join(listed + others) or "anything"
 
 
-def check(owner: str, accepted: Mapping[str, Accepted], given: Mapping[str, Any], where: str = "") -> None:
+def check(owner: str, accepted: Mapping[str, Accepted], values: Mapping[str, Any], where: str = "") -> None:
     """Refuse, in one sentence, an argument that is not there or does not accept its value."""
-    for name, value in given.items():
+    for name, value in values.items():
         if name not in accepted:
             raise SaccadeError(suggest(f"argument of {owner}", name, accepted, where))
         check_value(name, accepted[name], value, owner)
@@ -218,8 +218,8 @@ def names_in(file: Path) -> LookUp:
             return read(assigned[name], look_up)
         module, original = imported.get(name, ("", ""))
         path = PACKAGE.joinpath(*module.split(".")[1:])
-        there = next((f for f in (path.with_suffix(".py"), path / "__init__.py") if f.is_file()), None)
-        return names_in(there)(original) if module and there else ()
+        source = next((f for f in (path.with_suffix(".py"), path / "__init__.py") if f.is_file()), None)
+        return names_in(source)(original) if module and source else ()
 
     return look_up
 

@@ -41,11 +41,11 @@ HIDDEN = re.compile(
 
 def visible(text: str) -> str:
     """Text from outside as it may be shown: control characters become what one would type for them."""
-    return HIDDEN.sub(_typed, text)
+    return HIDDEN.sub(_escaped, text)
 
 
-def _typed(found: re.Match[str]) -> str:
-    number = ord(found[0])
+def _escaped(match: re.Match[str]) -> str:
+    number = ord(match[0])
     return f"\\x{number:02x}" if number < 2**8 else f"\\u{number:04x}" if number < 2**16 else f"\\U{number:08x}"
 
 
@@ -58,5 +58,5 @@ def quoted(value: object) -> str:
 
 def in_words(error: BaseException) -> str:
     """An exception in one line: its kind, and the first line of its text that says anything."""
-    said = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+    first_line = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    return f"{type(error).__name__}: {first_line}" if first_line else type(error).__name__

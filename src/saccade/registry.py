@@ -91,13 +91,13 @@ def _register(kind: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
     def keep(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
-        def checked(*args: Any, **named: Any) -> Any:
-            if (found := cards(kind).get(function.__name__)) is not None:
-                given = {k: v for k, v in named.items() if k != "seed"}
+        def checked(*args: Any, **keywords: Any) -> Any:
+            if (entry := cards(kind).get(function.__name__)) is not None:
+                values = {k: v for k, v in keywords.items() if k != "seed"}
                 if kind == "data" and args:
-                    given["split"] = args[0]
-                arguments.check(found.name, found.accepts, given, f"saccade show {found.name}")
-            return function(*args, **named)
+                    values["split"] = args[0]
+                arguments.check(entry.name, entry.accepts, values, f"saccade show {entry.name}")
+            return function(*args, **keywords)
 
         _registered[kind, function.__name__] = checked
         _note_import(function)
@@ -119,8 +119,8 @@ def _note_import(function: Callable[..., Any]) -> None:
 def imported() -> tuple[str, ...]:
     """The files of such plug-ins, for processes that have to import them too."""
     for file, module in list(_unread.items()):  # once: every look at a card comes by here
-        for found in _read_cards(Path(file), module):
-            _plugins.setdefault((found.kind, found.name), found)
+        for entry in _read_cards(Path(file), module):
+            _plugins.setdefault((entry.kind, entry.name), entry)
         _unread.pop(file, None)
     return tuple(_imported)
 
@@ -128,9 +128,9 @@ def imported() -> tuple[str, ...]:
 def cards(kind: str) -> dict[str, Card]:
     """Every known name of a kind."""
     imported()
-    found = dict(_built_in(kind))
-    found.update({name: card for (k, name), card in _plugins.items() if k == kind})
-    return dict(sorted(found.items()))
+    card_by_name = dict(_built_in(kind))
+    card_by_name.update({name: card for (k, name), card in _plugins.items() if k == kind})
+    return dict(sorted(card_by_name.items()))
 
 
 def built_in(kind: str) -> dict[str, Card]:
@@ -139,68 +139,72 @@ def built_in(kind: str) -> dict[str, Card]:
 
 
 def card(kind: str, name: str) -> Card:
-    known = cards(kind)
-    wanted = name.replace("-", "_")
-    if wanted not in known:
-        raise SaccadeError(suggest(kind, name, known, f"saccade list {FOLDERS[kind]}"))
-    return known[wanted]
+    card_by_name = cards(kind)
+    canonical_name = name.replace("-", "_")
+    if canonical_name not in card_by_name:
+        raise SaccadeError(suggest(kind, name, card_by_name, f"saccade list {FOLDERS[kind]}"))
+    return card_by_name[canonical_name]
 
 
 def find(kind: str, name: str) -> Callable[..., Any]:
     """The registered function; imports its module."""
-    found = card(kind, name)
-    if (kind, found.name) not in _registered:
-        importlib.import_module(found.module)
-    return _registered[kind, found.name]
+    entry = card(kind, name)
+    if (kind, entry.name) not in _registered:
+        importlib.import_module(entry.module)
+    return _registered[kind, entry.name]
 
 
 def study(name: str) -> Any:
     """A built-in study by name, or the STUDY of a Python file."""
     if name.endswith(".py"):
-        found = getattr(_load_file(Path(name)), "STUDY", None)
-        if found is None:
+        value = getattr(_load_file(Path(name)), "STUDY", None)
+        if value is None:
             raise SaccadeError(f"{name} has no STUDY at its end; see CONTRIBUTING.md for the shape of a study.")
-        if not all(hasattr(found, part) for part in ("name", "question", "tasks", "claims", "figures", "choose")):
+        if not all(hasattr(value, part) for part in ("name", "question", "tasks", "claims", "figures", "choose")):
             raise SaccadeError(
-                f"STUDY of {name} is {type(found).__name__} and not a saccade.study.Study; see CONTRIBUTING.md for the "
-                "shape of a study."
+                f"STUDY of {name} is {type(value).__name__} and not a saccade.study.Study; see CONTRIBUTING.md for "
+                "the shape of a study."
             )
-        return found
+        return value
     return importlib.import_module(card("study", name).module).STUDY
 
 
-def check_args(kind: str, name: str, given: Mapping[str, Any]) -> None:
+def check_args(kind: str, name: str, values: Mapping[str, Any]) -> None:
     """Refuse an argument that the function does not have, or a value that it does not accept."""
-    found = card(kind, name)
-    accepted = {argument: found.accepts.get(argument, ()) for argument in found.args}
-    outside = found.extra.get("family") == "outside"  # nobody else knows it by this name
-    arguments.check(found.name, accepted, given, "" if outside else f"saccade show {found.name}")
-    for argument, default in found.args.items():
-        if default == REQUIRED and argument not in given:
-            raise SaccadeError(f"{found.name} needs the argument {argument}; give it as in {argument}=VALUE.")
+    entry = card(kind, name)
+    accepted = {argument: entry.accepts.get(argument, ()) for argument in entry.args}
+    outside = entry.extra.get("family") == "outside"  # nobody else knows it by this name
+    arguments.check(entry.name, accepted, values, "" if outside else f"saccade show {entry.name}")
+    for argument, default in entry.args.items():
+        if default == REQUIRED and argument not in values:
+            raise SaccadeError(f"{entry.name} needs the argument {argument}; give it as in {argument}=VALUE.")
 
 
 def adopt(text: str) -> str:
     """A model of a file that registers nothing, file.py:function or file.py:Class, becomes known as FILE_FUNCTION."""
     path, _, function = text.rpartition(":")
     module = _load_file(Path(path).expanduser())
-    made: Any = getattr(module, function, None)
-    own = [n for n, v in vars(module).items() if callable(v) and getattr(v, "__module__", "") == module.__name__]
-    if function not in own:
-        raise SaccadeError(suggest(f"function or class in {path}", function or "(none)", own))
+    factory: Any = getattr(module, function, None)
+    defined_in_file = [
+        n for n, v in vars(module).items() if callable(v) and getattr(v, "__module__", "") == module.__name__
+    ]
+    if function not in defined_in_file:
+        raise SaccadeError(suggest(f"function or class in {path}", function or "(none)", defined_in_file))
     name = re.sub(r"\W", "_", f"{Path(path).stem}_{function}").lower()
-    known = inspect.signature(made).parameters
+    parameters = inspect.signature(factory).parameters
 
-    def build(classes: int = 10, **given: Any) -> Any:
-        return made(**{**{a: classes for a in CLASSES if a in known}, **given})
+    def build(classes: int = 10, **values: Any) -> Any:
+        return factory(**{**{a: classes for a in CLASSES if a in parameters}, **values})
 
     build.__name__, build.__module__ = name, module.__name__
-    named = [p for p in known.values() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and p.name not in CLASSES]
+    settable = [
+        p for p in parameters.values() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and p.name not in CLASSES
+    ]
     args = {
         p.name: FROM_DATA if p.name in SIZES + CHANNELS else REQUIRED if p.default is p.empty else p.default
-        for p in named
+        for p in settable
     }
-    about = (inspect.getdoc(made) or f"{function} of {path}, from outside.").partition("\n")[0]
+    about = (inspect.getdoc(factory) or f"{function} of {path}, from outside.").partition("\n")[0]
     _registered["model", name] = build
     _plugins["model", name] = Card("model", name, about, module.__name__, 1, args, {"family": "outside"})
     return name
@@ -213,24 +217,24 @@ def load_plugin(path: str) -> None:
         return
     file = Path(path)
     module = _load_file(file)
-    for found in _read_cards(file, module.__name__):
-        function = _registered.get((found.kind, found.name))
+    for entry in _read_cards(file, module.__name__):
+        function = _registered.get((entry.kind, entry.name))
         if function is not None:  # else a decorator of the same name from elsewhere
             actual = inspect.signature(function).parameters  # defaults that are no literals are known now
-            args = {a: d if d == REQUIRED else actual[a].default for a, d in found.args.items()}
-            _plugins[found.kind, found.name] = replace(found, args=args)
+            args = {a: d if d == REQUIRED else actual[a].default for a, d in entry.args.items()}
+            _plugins[entry.kind, entry.name] = replace(entry, args=args)
 
 
 def _load_file(file: Path) -> Any:
     if not file.is_file():
         raise SaccadeError(f"no file {file}; give the path of a Python file.")
     name = f"{PLUGIN}{file.stem}"
-    found = importlib.util.spec_from_file_location(name, file)
-    assert found is not None and found.loader is not None
-    module = importlib.util.module_from_spec(found)
+    module_spec = importlib.util.spec_from_file_location(name, file)
+    assert module_spec is not None and module_spec.loader is not None
+    module = importlib.util.module_from_spec(module_spec)
     sys.modules[name] = module
     try:
-        found.loader.exec_module(module)
+        module_spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         trace = traceback.extract_tb(error.__traceback__)
@@ -242,16 +246,16 @@ def _load_file(file: Path) -> Any:
 @functools.cache
 def _built_in(kind: str) -> dict[str, Card]:
     folder = Path(__file__).parent / FOLDERS[kind]
-    found: dict[str, Card] = {}
+    card_by_name: dict[str, Card] = {}
     if kind == "study":
         for package in sorted(folder.glob("*/__init__.py")):
             name, text = package.parent.name, ast.get_docstring(ast.parse(package.read_text("utf-8"))) or ""
-            found[name] = Card("study", name, text.partition("\n")[0], f"saccade.{FOLDERS[kind]}.{name}")
-        return found
+            card_by_name[name] = Card("study", name, text.partition("\n")[0], f"saccade.{FOLDERS[kind]}.{name}")
+        return card_by_name
     for file in sorted(folder.glob("*.py")):
         module = f"saccade.{FOLDERS[kind]}.{file.stem}"
-        found.update({c.name: c for c in _read_cards(file, module) if c.kind == kind})
-    return found
+        card_by_name.update({c.name: c for c in _read_cards(file, module) if c.kind == kind})
+    return card_by_name
 
 
 def _read_cards(file: Path, module: str) -> list[Card]:

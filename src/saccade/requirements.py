@@ -51,7 +51,7 @@ class Learned:
 
     @property
     def name(self) -> str:
-        return _named(self.where)
+        return _arm_and_fields(self.where)
 
     @property
     def asks(self) -> str:
@@ -70,8 +70,8 @@ class Learned:
 
     @property
     def _nothing(self) -> Met:
-        found = "no rows; this scale may leave the arm out" if self.optional else "no rows"
-        return Met(Reason.NOT_MEASURED, self.asks, self.optional, found)
+        finding = "no rows; this scale may leave the arm out" if self.optional else "no rows"
+        return Met(Reason.NOT_MEASURED, self.asks, self.optional, finding)
 
     def _each(self, results: Results) -> tuple[Learned, ...]:
         """One requirement for each value of `every` that was run."""
@@ -86,33 +86,34 @@ class Learned:
             each = self._each(results)
             if not each:
                 return self._nothing
-            met = [one.check(results) for one in each]
-            worst = next((m for m in met if not m.met), met[-1])
+            checks = [one.check(results) for one in each]
+            worst = next((m for m in checks if not m.met), checks[-1])
             values = [one.where[self.every] for one in each]
             return replace(worst, asks=self.asks, found=worst.found + f", {self.every} {_listed(values)}" * worst.met)
-        reached = results.whole.series(self.metric, **self.where)
-        if not reached:
+        value_by_seed = results.whole.series(self.metric, **self.where)
+        if not value_by_seed:
             return self._nothing
-        here = stats.estimate(reached)
+        estimate = stats.estimate(value_by_seed)
         goal = self._goal(results)
         rising = goal > self.chance
-        end = here.low if rising else here.high
-        clear = here.n > 1 and (end > self.chance if rising else end < self.chance)
-        gone = {seed: self._gone(value, goal) for seed, value in reached.items()}
-        progress = self._gone(here.value, goal)
-        enough = clear and progress >= self.share
-        found = f"{self.name}: {_percent(here.value)}"
-        if self.share and self.reaches is None and here.value == goal:
-            found += ", the largest budget in the lab, so that only clear of chance is asked"
+        end = estimate.low if rising else estimate.high
+        clear_of_chance = estimate.n > 1 and (end > self.chance if rising else end < self.chance)
+        progress_by_seed = {seed: self._progress(value, goal) for seed, value in value_by_seed.items()}
+        progress = self._progress(estimate.value, goal)
+        enough = clear_of_chance and progress >= self.share
+        finding = f"{self.name}: {_percent(estimate.value)}"
+        if self.share and self.reaches is None and estimate.value == goal:
+            finding += ", the largest budget in the lab, so that only clear of chance is asked"
         elif self.share:
             close = f"{progress:.0%}" == f"{self.share:.0%}" and progress < self.share
-            found += f", {progress:.{1 if close else 0}%} of the way"
-        found += "" if clear else ", not clear of chance"
-        if clear and not enough and (there := sum(one >= self.share for one in gone.values())):
-            found += f", {there} of {len(gone)} seeds far enough"
-        return Met(self.reason, self.asks, enough, found)
+            finding += f", {progress:.{1 if close else 0}%} of the way"
+        finding += "" if clear_of_chance else ", not clear of chance"
+        seeds_far_enough = sum(one >= self.share for one in progress_by_seed.values())
+        if clear_of_chance and not enough and seeds_far_enough:
+            finding += f", {seeds_far_enough} of {len(progress_by_seed)} seeds far enough"
+        return Met(self.reason, self.asks, enough, finding)
 
-    def _gone(self, value: float, goal: float) -> float:
+    def _progress(self, value: float, goal: float) -> float:
         """The share of the way from chance to the goal."""
         return (value - self.chance) / (goal - self.chance) if goal != self.chance else 0.0
 
@@ -132,19 +133,20 @@ class Learned:
         """
         if self.every:
             failing = (one for one in self._each(results) if not one.check(results).met)
-            return next((said for one in failing if (said := one.takes(results))), "")
+            return next((remedy for one in failing if (remedy := one.takes(results))), "")
         tables = (*(results.at.get(share, Table()) for share in MILESTONES), results.whole)
         levels = [t.series(self.metric, **self.where) for t in tables]
         if min(map(len, levels)) < MIN_PAIRS:
             return ""
         goal = self._goal(results)
-        asked = self.chance + self.share * (goal - self.chance)
-        missing = asked - stats.estimate(levels[-1]).value
-        moved = stats.greater(levels[-1], levels[0]).estimate
-        if missing * (goal - self.chance) <= 0:  # it has come far enough, and is not clear of chance: that takes seeds
+        threshold = self.chance + self.share * (goal - self.chance)
+        shortfall = threshold - stats.estimate(levels[-1]).value
+        movement = stats.greater(levels[-1], levels[0]).estimate
+        # It has come far enough and is not clear of chance: that takes seeds.
+        if shortfall * (goal - self.chance) <= 0:
             return ""
-        nearest, farthest = (moved.high, moved.low) if missing > 0 else (-moved.low, -moved.high)
-        if farthest > 0 or nearest >= abs(missing):
+        nearest, farthest = (movement.high, movement.low) if shortfall > 0 else (-movement.low, -movement.high)
+        if farthest > 0 or nearest >= abs(shortfall):
             return ""
         path = " → ".join(f"{100 * stats.estimate(level).value:.1f}" for level in levels)
         return f"takes another recipe: {path} % over the budget, so that twice the training would not do"
@@ -167,16 +169,16 @@ class InUse:
 
     @property
     def _name(self) -> str:
-        return _named(self.where)
+        return _arm_and_fields(self.where)
 
     def takes(self, results: Results) -> str:
         return ""
 
     def check(self, results: Results) -> Met:
-        seen = results.whole.series(self.metric, **self.where)
-        if not seen:
+        value_by_seed = results.whole.series(self.metric, **self.where)
+        if not value_by_seed:
             return Met(Reason.NOT_MEASURED, self.asks, False, "no rows")
-        mean = stats.estimate(seen).value
+        mean = stats.estimate(value_by_seed).value
         return Met(self.reason, self.asks, mean >= self.least, f"{self._name}: {mean:.3g}")
 
 
@@ -185,9 +187,9 @@ Requirement = Learned | InUse
 
 def learned(arm: str, reaches: float | None = None, *, split: str = "test", **more: Any) -> Learned:
     """As in learned("ResNet", 0.918): accuracy of one arm on one split; `more` are settings of `Learned` or fields."""
-    own = {k: more.pop(k) for k in ("chance", "share", "metric", "why", "optional", "every") if k in more}
+    settings = {k: more.pop(k) for k in ("chance", "share", "metric", "why", "optional", "every") if k in more}
     fields = {"arm": arm, **({"split": split} if split else {}), **more}
-    return Learned(where=Settings(fields), reaches=reaches, **own)
+    return Learned(where=Settings(fields), reaches=reaches, **settings)
 
 
 def above_chance(arm: str, *, why: str, split: str = "test", **more: Any) -> Learned:
@@ -196,11 +198,11 @@ def above_chance(arm: str, *, why: str, split: str = "test", **more: Any) -> Lea
 
 
 def in_use(arm: str, ingredient: str, **more: Any) -> InUse:
-    own = {k: more.pop(k) for k in ("least", "metric", "unit") if k in more}
-    return InUse(where=Settings(arm=arm, ingredient=ingredient, **more), **own)
+    settings = {k: more.pop(k) for k in ("least", "metric", "unit") if k in more}
+    return InUse(where=Settings(arm=arm, ingredient=ingredient, **more), **settings)
 
 
-def _named(where: Settings) -> str:
+def _arm_and_fields(where: Settings) -> str:
     """The arm, then the other fields with their values."""
     more = [f"{k} {_listed(v)}" for k, v in where.items() if k != "arm"]
     return ", ".join([str(where.get("arm", "")), *more]).strip(", ")

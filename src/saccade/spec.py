@@ -145,8 +145,8 @@ class Recipe:
     nesterov: bool = False  # momentum looks ahead
 
     def __post_init__(self) -> None:
-        given = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        arguments.check("the recipe", arguments.of_class(Path(__file__), "Recipe"), given)
+        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        arguments.check("the recipe", arguments.of_class(Path(__file__), "Recipe"), values)
         if self.nesterov and not self.momentum:
             raise SaccadeError("nesterov of the recipe needs a momentum above 0.")
 
@@ -159,11 +159,11 @@ class Recipe:
         return max(1, self.images // self.batch)
 
 
-def recipe_of(*given: Mapping[str, Any]) -> Recipe:
+def recipe_of(*sources: Mapping[str, Any]) -> Recipe:
     """A recipe from what a user names, the later over the earlier; an unknown name is a sentence."""
-    named = {name: value for some in given for name, value in some.items()}
-    arguments.check("the recipe", arguments.of_class(Path(__file__), "Recipe"), named)
-    return Recipe(**named)
+    settings = {name: value for source in sources for name, value in source.items()}
+    arguments.check("the recipe", arguments.of_class(Path(__file__), "Recipe"), settings)
+    return Recipe(**settings)
 
 
 @dataclass(frozen=True)
@@ -190,8 +190,8 @@ class Run:
         So a changed default is a changed meaning, and needs a new TRAINING_VERSION.
         """
         outside = [{"code": self.code, "content": self.content}] if self.code or self.content else []
-        named = [self.version, self.model, self.model_args, self.data, self.data_args, self.seed]
-        return digest([*named, self.recipe.essence(), *outside])
+        identity = [self.version, self.model, self.model_args, self.data, self.data_args, self.seed]
+        return digest([*identity, self.recipe.essence(), *outside])
 
     @staticmethod
     def fact(data: str, data_args: Settings, seed: int = 0) -> Run:

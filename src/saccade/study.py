@@ -90,8 +90,8 @@ class Claim:
     @property
     def asked(self) -> tuple[str, ...]:
         """Every requirement as a sentence."""
-        own = tuple(r.asks for r in self.requires)
-        return (*own, SETTLED) if self.trained else own
+        sentences = tuple(r.asks for r in self.requires)
+        return (*sentences, SETTLED) if self.trained else sentences
 
 
 @dataclass(frozen=True)
@@ -117,10 +117,10 @@ class Study:
     costs: Settings = field(default_factory=Settings)  # scale -> one line on size and time
     headline: tuple[str, ...] = ()  # the claims that the paragraph on top of a report is made of, three of them
 
-    def choose(self, given: Mapping[str, Any]) -> Settings:
+    def choose(self, values: Mapping[str, Any]) -> Settings:
         """Every choice with its value; an unknown name or value is refused in one sentence."""
         chosen = {c.name: c.default for c in self.choices}
-        for name, value in given.items():
+        for name, value in values.items():
             choice = next((c for c in self.choices if c.name == name), None)
             if choice is None:
                 raise SaccadeError(suggest(f"choice of {self.name}", name, chosen))
@@ -171,7 +171,7 @@ def figure(title: str, *, paper: str = "") -> Callable[[Callable[[Table], Figure
 
 
 @dataclass(frozen=True)
-class _Found:
+class _ExaminedClaim:
     """A claim with what its test and its requirements gave."""
 
     claim: Claim
@@ -194,70 +194,75 @@ def judge(study: Study, results: Results | Table, scale: str, *, alpha: float = 
     """
     if isinstance(results, Table):
         results = Results(results)
-    found = [_examine(study, c, results, scale) for c in study.claims]
+    examined = [_examine(study, c, results, scale) for c in study.claims]
     # Two-sided: a claim may come out either way, and both are decisions. A contrast shown to be small is a third.
-    sides = {i: _two_sided(f.evidence) for i, f in enumerate(found) if f.testable and f.evidence}
+    sides = {i: _two_sided(f.evidence) for i, f in enumerate(examined) if f.testable and f.evidence}
     smalls = {
         i: p
-        for i, f in enumerate(found)
+        for i, f in enumerate(examined)
         if f.testable and f.evidence and f.claim.small and (p := stats.small(f.evidence, f.claim.small)) is not None
     }
-    others = sum(waits(f.claim, results.whole) for f in found if not f.testable and f.reason is not Reason.OUT_OF_REACH)
+    others = sum(
+        waits(f.claim, results.whole) for f in examined if not f.testable and f.reason is not Reason.OUT_OF_REACH
+    )
     adjusted = stats.holm([*sides.values(), *smalls.values()], of=[*sides, *smalls], others=others)
     side_p = dict(zip(sides, adjusted, strict=False))
     small_p = dict(zip(smalls, adjusted[len(sides) :], strict=True))
-    return tuple(_verdict(study, f, side_p.get(i), small_p.get(i), alpha) for i, f in enumerate(found))
+    return tuple(_verdict(study, f, side_p.get(i), small_p.get(i), alpha) for i, f in enumerate(examined))
 
 
-def _examine(study: Study, claim: Claim, results: Results, scale: str) -> _Found:
+def _examine(study: Study, claim: Claim, results: Results, scale: str) -> _ExaminedClaim:
     if scale == "smoke":
-        return _Found(claim, None, reason=Reason.OUT_OF_REACH, remark="smoke gives no verdicts")
+        return _ExaminedClaim(claim, None, reason=Reason.OUT_OF_REACH, remark="smoke gives no verdicts")
     if claim.needs and SCALES.index(scale) < SCALES.index(claim.needs):
         remark = f"needs --scale {claim.needs}: saccade run {study.name} --scale {claim.needs}"
-        return _Found(claim, None, reason=Reason.OUT_OF_REACH, remark=remark)
-    again = f"saccade run {study.name} --scale {scale} --claims {claim.id}"
+        return _ExaminedClaim(claim, None, reason=Reason.OUT_OF_REACH, remark=remark)
+    command = f"saccade run {study.name} --scale {scale} --claims {claim.id}"
     try:
         evidence = claim.evidence(results.whole)
     except stats.TooFewSeeds as few:
-        reason, remark = _too_few(claim, results.whole, few.have, again)
-        return _Found(claim, None, reason=reason, remark=remark)
+        reason, remark = _too_few(claim, results.whole, few.have, command)
+        return _ExaminedClaim(claim, None, reason=reason, remark=remark)
     except SaccadeError as error:  # rows that do not fit the question, such as those of an older design
-        return _Found(claim, None, reason=Reason.NOT_MEASURED, remark=f"{str(error).rstrip('.')}; {again}")
+        return _ExaminedClaim(claim, None, reason=Reason.NOT_MEASURED, remark=f"{str(error).rstrip('.')}; {command}")
     if evidence.estimate.method == "exact":
-        return _Found(claim, evidence)
+        return _ExaminedClaim(claim, evidence)
     if claim.trained and not any(isinstance(r, Learned) for r in claim.requires):
         raise SaccadeError(
             f"claim {claim.id} rests on trained models and does not say which must have learned; add "
             'requires=(learned("ARM"),), or trained=False for counts and times.'
         )
-    met = tuple(_check(r, results) for r in claim.requires)
+    checks = tuple(_check(r, results) for r in claim.requires)
     by_budget = _by_budget(claim, results, evidence) if claim.trained else ()
     if claim.trained:
-        met = (*met, _settled(results, by_budget))
+        checks = (*checks, _settled(results, by_budget))
     if evidence.fewest < MIN_PAIRS:
-        return _Found(claim, evidence, met, by_budget, *_too_few(claim, results.whole, evidence.fewest, again))
-    failed = next((i for i, m in enumerate(met) if not m.met), None)
-    if failed is not None:
-        found, reason = met[failed].found, met[failed].reason
-        asked = claim.requires[failed : failed + 1]  # none: that the contrast has settled is asked of every claim
-        said = "".join(r.takes(results) for r in asked if reason is r.reason)
-        remark = f"{found}; {said or takes(study.name, reason, scale)}"
-        return _Found(claim, evidence, met, by_budget, reason, remark)
-    return _Found(claim, evidence, met, by_budget)
+        return _ExaminedClaim(
+            claim, evidence, checks, by_budget, *_too_few(claim, results.whole, evidence.fewest, command)
+        )
+    first_failed = next((i for i, m in enumerate(checks) if not m.met), None)
+    if first_failed is not None:
+        finding, reason = checks[first_failed].found, checks[first_failed].reason
+        # empty for the last check: that the contrast has settled is required of every claim
+        requirements = claim.requires[first_failed : first_failed + 1]
+        remedy = "".join(r.takes(results) for r in requirements if reason is r.reason)
+        remark = f"{finding}; {remedy or takes(study.name, reason, scale)}"
+        return _ExaminedClaim(claim, evidence, checks, by_budget, reason, remark)
+    return _ExaminedClaim(claim, evidence, checks, by_budget)
 
 
 def arms_asked(claim: Claim, table: Table) -> set[str]:
     """The arms that a claim asks for, whether they have rows or not."""
-    asked = Asked(table.rows, table.gaps, table.faults)
+    recorder = Asked(table.rows, table.gaps, table.faults)
     with contextlib.suppress(SaccadeError):
-        claim.evidence(asked)
-    return asked.asked | {str(r.where["arm"]) for r in claim.requires if isinstance(r, Learned) and "arm" in r.where}
+        claim.evidence(recorder)
+    return recorder.asked | {str(r.where["arm"]) for r in claim.requires if isinstance(r, Learned) and "arm" in r.where}
 
 
-def _too_few(claim: Claim, table: Table, have: int, again: str) -> tuple[Reason, str]:
+def _too_few(claim: Claim, table: Table, have: int, command: str) -> tuple[Reason, str]:
     """Why there are fewer seeds than a verdict needs: planned runs are still to do, or none are planned."""
     reason = Reason.NOT_RUN if waits(claim, table) else Reason.TOO_FEW_SEEDS
-    return reason, "; ".join(filter(None, (f"{have} of {MIN_PAIRS}", _lacking(claim, table), again)))
+    return reason, "; ".join(filter(None, (f"{have} of {MIN_PAIRS}", _lacking(claim, table), command)))
 
 
 def waits(claim: Claim, table: Table) -> bool:
@@ -273,19 +278,20 @@ def to_do(gap: Mapping[str, Any]) -> bool:
 def _lacking(claim: Claim, table: Table) -> str:
     """The arms that the claim asks for and that have runs to do, as in `ViT with dropout: 8 runs to do`."""
     arms = arms_asked(claim, table)
-    todo = Counter(str(g.get("arm")) for g in table.gaps if to_do(g))
+    runs_by_arm = Counter(str(g.get("arm")) for g in table.gaps if to_do(g))
     seeds = Counter(arm for arm, _ in {(r.get("arm"), r.get("seed")) for r in table})
-    short = sorted(arm for arm in arms if seeds[arm] < MIN_PAIRS)
+    arms_below_minimum = sorted(arm for arm in arms if seeds[arm] < MIN_PAIRS)
     # an arm may have its seeds, but not under every condition that is asked for
-    waiting = [arm for arm in short if todo[arm]] or sorted(arm for arm in arms if todo[arm])
-    words = [f"{arm}: {todo[arm]} run{'s' * (todo[arm] != 1)} to do" for arm in waiting]
-    if len(words) > NAMED:
-        rest = sum(todo[arm] for arm in waiting[NAMED:])
-        more = f"{len(words) - NAMED} more arm{'s' * (len(words) - NAMED != 1)}"
-        words = [*words[:NAMED], f"{more}: {rest} run{'s' * (rest != 1)} to do"]
-    absent = [arm for arm in short if not todo[arm] and not seeds[arm]]
-    if words or not absent:  # an arm that a scale leaves out, such as one of more widths, is then not what is missing
-        return ", ".join(words)
+    waiting = [arm for arm in arms_below_minimum if runs_by_arm[arm]] or sorted(arm for arm in arms if runs_by_arm[arm])
+    runs_to_do = [f"{arm}: {runs_by_arm[arm]} run{'s' * (runs_by_arm[arm] != 1)} to do" for arm in waiting]
+    if len(runs_to_do) > NAMED:
+        rest = sum(runs_by_arm[arm] for arm in waiting[NAMED:])
+        more = f"{len(runs_to_do) - NAMED} more arm{'s' * (len(runs_to_do) - NAMED != 1)}"
+        runs_to_do = [*runs_to_do[:NAMED], f"{more}: {rest} run{'s' * (rest != 1)} to do"]
+    absent = [arm for arm in arms_below_minimum if not runs_by_arm[arm] and not seeds[arm]]
+    # With runs to do, an arm that a scale leaves out, such as one of more widths, is not what is missing.
+    if runs_to_do or not absent:
+        return ", ".join(runs_to_do)
     more = f" and {len(absent) - NAMED} more arms" if len(absent) > NAMED else ""
     return f"not part of this scale: {', '.join(absent[:NAMED])}{more}"
 
@@ -307,14 +313,14 @@ def _check(requirement: Requirement, results: Results) -> Met:
 
 
 def _by_budget(claim: Claim, results: Results, whole: Evidence) -> tuple[tuple[float, Evidence], ...]:
-    found = []
+    evidence_by_share = []
     for share in MILESTONES:
         if share in results.at and len(results.at[share]):
             try:
-                found.append((share, claim.evidence(results.at[share])))
+                evidence_by_share.append((share, claim.evidence(results.at[share])))
             except SaccadeError:  # a probe or a seed that this milestone lacks
                 continue
-    return (*found, (1.0, whole))
+    return (*evidence_by_share, (1.0, whole))
 
 
 def _settled(results: Results, by_budget: tuple[tuple[float, Evidence], ...]) -> Met:
@@ -327,23 +333,23 @@ def _settled(results: Results, by_budget: tuple[tuple[float, Evidence], ...]) ->
     if before == after:
         return Met(Reason.STILL_MOVING, SETTLED, True, SAME)
     p = stats.moving(before, after)
-    shown, named = [e for _, e in by_budget], ""
-    while parts := stats.resting_on(shown[-2], shown[-1]):  # of a claim made of parts, the one that moves most
-        most = min(parts, key=lambda i: stats.moving(shown[-2].parts[i], shown[-1].parts[i]))
-        shown = [e.parts[most] for e in shown if len(e.parts) == len(shown[-1].parts)]
-        named = shown[-1].note and f"{shown[-1].note}: "
-    path = " → ".join(e.estimate.text(e.unit).split(" [")[0] for e in shown)
-    said = "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
-    return Met(Reason.STILL_MOVING, SETTLED, p >= ALPHA, f"{named}{path} over the budget, {said} for moving back")
+    steps, prefix = [e for _, e in by_budget], ""
+    while parts := stats.resting_on(steps[-2], steps[-1]):  # of a claim made of parts, the one that moves most
+        most = min(parts, key=lambda i: stats.moving(steps[-2].parts[i], steps[-1].parts[i]))
+        steps = [e.parts[most] for e in steps if len(e.parts) == len(steps[-1].parts)]
+        prefix = steps[-1].note and f"{steps[-1].note}: "
+    path = " → ".join(e.estimate.text(e.unit).split(" [")[0] for e in steps)
+    p_text = "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
+    return Met(Reason.STILL_MOVING, SETTLED, p >= ALPHA, f"{prefix}{path} over the budget, {p_text} for moving back")
 
 
 def _two_sided(evidence: Evidence) -> float:
     return min(1.0, 2 * min(evidence.p, evidence.p_against))
 
 
-def _verdict(study: Study, found: _Found, side: float | None, small: float | None, alpha: float) -> Verdict:
-    claim, evidence = found.claim, found.evidence
-    says, reason, remark = Says.UNDECIDED, found.reason, found.remark
+def _verdict(study: Study, examined: _ExaminedClaim, side: float | None, small: float | None, alpha: float) -> Verdict:
+    claim, evidence = examined.claim, examined.evidence
+    says, reason, remark = Says.UNDECIDED, examined.reason, examined.remark
     if side is not None and evidence is not None:
         if side < alpha:
             says = Says.REPRODUCED if evidence.p < evidence.p_against else Says.CONTRADICTED
@@ -367,8 +373,8 @@ def _verdict(study: Study, found: _Found, side: float | None, small: float | Non
         remark="; ".join(part for part in (remark, note) if part),
         differs=study.differences(claim.id),
         family=claim.family or claim.id,
-        requirements=found.requirements,
-        by_budget=found.by_budget,
+        requirements=examined.requirements,
+        by_budget=examined.by_budget,
     )
 
 
@@ -384,20 +390,20 @@ def _more_seeds(claim: Claim, evidence: Evidence, side: float, small: float | No
     n = evidence.estimate.n
     raw = _two_sided(evidence)
     effect = abs(stats.effect_of(raw / 2, n)) if n else 0.0
-    need = stats.seeds_needed(effect, alpha=alpha * raw / side) if effect > 0 else None
-    way = "" if evidence.p < evidence.p_against else " (the effect points the other way)"
-    close = stats.small(evidence, claim.small) if claim.small else None
-    if close and small and (apart := stats.effect_of(close, n)) > 0:
+    needed = stats.seeds_needed(effect, alpha=alpha * raw / side) if effect > 0 else None
+    direction = "" if evidence.p < evidence.p_against else " (the effect points the other way)"
+    raw_small = stats.small(evidence, claim.small) if claim.small else None
+    if raw_small and small and (small_effect := stats.effect_of(raw_small, n)) > 0:
         # a one-sided test, where `seeds_needed` asks for the level of a two-sided one
-        few = stats.seeds_needed(apart, alpha=min(1.0, 2 * alpha * close / small))
-        if few is not None and (need is None or few < need):
-            words = f"about {max(few, n + 1)} needed to show that the difference is small, {n} run"
-            return Reason.TOO_FEW_SEEDS, words
-    if need is None:
+        seeds_for_small = stats.seeds_needed(small_effect, alpha=min(1.0, 2 * alpha * raw_small / small))
+        if seeds_for_small is not None and (needed is None or seeds_for_small < needed):
+            remark = f"about {max(seeds_for_small, n + 1)} needed to show that the difference is small, {n} run"
+            return Reason.TOO_FEW_SEEDS, remark
+    if needed is None:
         return Reason.NO_EFFECT, f"{n} seeds point to neither side"
-    if need > FEASIBLE:
-        return Reason.NO_EFFECT, f"{n} seeds show none; an effect of the size seen needs about {need}{way}"
-    return Reason.TOO_FEW_SEEDS, f"about {max(need, n + 1)} needed, {n} run{way}"
+    if needed > FEASIBLE:
+        return Reason.NO_EFFECT, f"{n} seeds show none; an effect of the size seen needs about {needed}{direction}"
+    return Reason.TOO_FEW_SEEDS, f"about {max(needed, n + 1)} needed, {n} run{direction}"
 
 
 def groups_of(claim: Claim, table: Table, group: Mapping[str, str]) -> set[str]:
@@ -409,7 +415,7 @@ def groups_of(claim: Claim, table: Table, group: Mapping[str, str]) -> set[str]:
     """
     arms = arms_asked(claim, table)
     try:
-        way = _way(claim.evidence(table))
+        path = _path_to_part(claim.evidence(table))
     except SaccadeError:
         return {group[r["run"]] for r in table if r.get("arm") in arms and r["run"] in group}
     shift = 1 + max((int(r["seed"]) for r in table), default=0)
@@ -420,24 +426,24 @@ def groups_of(claim: Claim, table: Table, group: Mapping[str, str]) -> set[str]:
 
     def outcome(without: str = "") -> list[Any]:
         rows = (row for name, more in new.items() if name != without for row in more)
-        return [(e.estimate, e.p, e.p_against) for e in _deciding(claim.evidence(Table((*table, *rows))), way)]
+        return [(e.estimate, e.p, e.p_against) for e in _deciding(claim.evidence(Table((*table, *rows))), path)]
 
     whole = outcome()
     return {name for name in new if outcome(name) != whole}
 
 
-def _way(evidence: Evidence) -> list[int]:
+def _path_to_part(evidence: Evidence) -> list[int]:
     """The numbers that lead to the one part that speaks most against a claim; none where all its parts count."""
-    found = []
-    while evidence.parts and len(on := stats.resting_on(evidence, evidence)) == 1:
-        found += on
-        evidence = evidence.parts[on[0]]
-    return found
+    path = []
+    while evidence.parts and len(parts := stats.resting_on(evidence, evidence)) == 1:
+        path += parts
+        evidence = evidence.parts[parts[0]]
+    return path
 
 
-def _deciding(evidence: Evidence, way: Sequence[int]) -> tuple[Evidence, ...]:
+def _deciding(evidence: Evidence, path: Sequence[int]) -> tuple[Evidence, ...]:
     """The parts at the end of the way, all the way down."""
-    for number in way:
+    for number in path:
         evidence = evidence.parts[number]
     return tuple(e for part in evidence.parts for e in _deciding(part, ())) or (evidence,)
 

@@ -65,19 +65,19 @@ class Look:
 
 def maps(model: nn.Module, x: Tensor) -> Maps:
     """Maps of standardised images x (n, c, h, w)."""
-    ask = getattr(model, "attention", None)
-    if not callable(ask):
+    attention = getattr(model, "attention", None)
+    if not callable(attention):
         raise SaccadeError(
             f"{type(model).__name__} has no attention maps; they need a model with .attention(x), such as basic_vit."
         )
     if not len(x):
         raise SaccadeError("attention maps need at least one image.")
     with evaluating(model), torch.no_grad():
-        parts = [_of(ask(x[i : i + CHUNK])) for i in range(0, len(x), CHUNK)]
-    whole = parts[0]
+        parts = [_of(attention(x[i : i + CHUNK])) for i in range(0, len(x), CHUNK)]
+    joined = parts[0]
     for part in parts[1:]:
-        whole = whole.join(part)
-    return whole
+        joined = joined.join(part)
+    return joined
 
 
 def _of(layers: list[Tensor]) -> Maps:
@@ -149,14 +149,14 @@ def look(
     mean and std.
     """
     x = read(image, channels or len(mean))
-    ready = standardise(x, mean, std) if mean else x
-    found = maps(model, ready)
+    standardised = standardise(x, mean, std) if mean else x
+    image_maps = maps(model, standardised)
     return Look(
         x[0].numpy(),
-        tuple(m[0].numpy() for m in found.layers),
-        found.last[0].numpy(),
-        found.rollout[0].numpy(),
-        tuple(tuple(entropy(m[0]).tolist()) for m in found.layers),
+        tuple(m[0].numpy() for m in image_maps.layers),
+        image_maps.last[0].numpy(),
+        image_maps.rollout[0].numpy(),
+        tuple(tuple(entropy(m[0]).tolist()) for m in image_maps.layers),
     )
 
 
@@ -191,8 +191,8 @@ def _open(path: Path) -> Any:
     from PIL import Image, UnidentifiedImageError
 
     try:
-        with Image.open(path) as opened:
-            return np.asarray(opened.convert("L" if opened.mode in ("1", "L", "I;16") else "RGB"))
+        with Image.open(path) as image:
+            return np.asarray(image.convert("L" if image.mode in ("1", "L", "I;16") else "RGB"))
     except FileNotFoundError:
         raise SaccadeError(f"no image {path}; give the path of an image file.") from None
     except (UnidentifiedImageError, OSError) as error:

@@ -102,14 +102,14 @@ def measure(
     """
     if x.ndim != 4 or len(x) < 2:
         raise SaccadeError(f"equivariance needs at least two images (n, c, h, w), not {tuple(x.shape)}.")
-    for name, given, known in (
+    for name, values, known in (
         ("scope", scopes, SCOPES),
         ("generator", lie, LIE),
         ("precision", (precision,), ("float64", "float32")),
     ):
-        for word in given:
-            if word not in known:
-                raise SaccadeError(suggest(name, word, known))
+        for value in values:
+            if value not in known:
+                raise SaccadeError(suggest(name, value, known))
     dtype: torch.dtype = getattr(torch, precision)
     try:
         with torch.no_grad():  # what a scripted module copies would otherwise have a history
@@ -124,34 +124,34 @@ def measure(
         if getattr(module, "inplace", None) is True:
             cast(Any, module).inplace = False
     x = x.to(dtype)
-    watched = dict(_watched(network, layers))
+    modules = dict(_selected_modules(network, layers))
     with torch.no_grad():
-        before, skipped = _read(watched, network, x)
-        found: list[Finding] = []
+        before, skipped = _read(modules, network, x)
+        findings: list[Finding] = []
         for move in moves:
             if "network" in scopes and move.kind != "permute":
-                after, _ = _read(watched, network, move_grid(move, x, (1.0, 1.0))[0])
+                after, _ = _read(modules, network, move_grid(move, x, (1.0, 1.0))[0])
                 for name, layer in before.items():
                     if name in after:
-                        found += _compare(move, "network", layer, layer.out, after[name].out, x.shape[-2:])
+                        findings += _compare(move, "network", layer, layer.out, after[name].out, x.shape[-2:])
             if "alone" in scopes:
                 for layer in before.values():
-                    found += _alone(move, layer, skipped)
+                    findings += _alone(move, layer, skipped)
         for kind in lie:
-            found += _lie(kind, network, watched, x, before)
-    return Report(tuple(found), skipped)
+            findings += _lie(kind, network, modules, x, before)
+    return Report(tuple(findings), skipped)
 
 
 def untrained(model: nn.Module, seed: int = 0) -> nn.Module:
     """A copy with every layer that can be reset as it starts, batch statistics included."""
-    fresh = copy.deepcopy(model)
+    model_copy = copy.deepcopy(model)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        for module in fresh.modules():
+        for module in model_copy.modules():
             reset = getattr(module, "reset_parameters", None)
             if callable(reset):
                 reset()
-    return fresh
+    return model_copy
 
 
 # -- moves
@@ -164,7 +164,10 @@ def move_grid(move: Move, grid: Tensor, stride: tuple[float, float]) -> tuple[Te
         return _rolled(_rolled(grid, move.amount / stride[0], -2), move.amount / stride[1], -1), None
     if move.kind == "padded_shift":
         ones = torch.ones_like(grid[:1, :1])
-        both = [_pushed(_pushed(t, move.amount / stride[0], -2), move.amount / stride[1], -1) for t in (grid, ones)]
+        both = [
+            _shifted_with_zeros(_shifted_with_zeros(t, move.amount / stride[0], -2), move.amount / stride[1], -1)
+            for t in (grid, ones)
+        ]
         return both[0], both[1][0, 0] > 1 - 1e-9
     if move.kind == "flip":
         return grid.flip(-1), None
@@ -179,8 +182,8 @@ def move_grid(move: Move, grid: Tensor, stride: tuple[float, float]) -> tuple[Te
         raise SaccadeError(f"only a square image can be turned by {move.amount:g} degrees, not {h}x{w}.")
     size = torch.full((len(grid),), float(move.amount), dtype=grid.dtype, device=grid.device)
     maps = pixels.rotation(size) if move.kind == "rotate" else pixels.scaling(size)
-    held = pixels.warp(torch.ones_like(grid[:1, :1]), maps[:1])[0, 0] > 1 - 1e-9
-    return pixels.warp(grid, maps), held
+    valid = pixels.warp(torch.ones_like(grid[:1, :1]), maps[:1])[0, 0] > 1 - 1e-9
+    return pixels.warp(grid, maps), valid
 
 
 def _rolled(grid: Tensor, by: float, axis: int) -> Tensor:
@@ -197,16 +200,18 @@ def _rolled(grid: Tensor, by: float, axis: int) -> Tensor:
     return step @ grid if axis == -2 else grid @ step.T
 
 
-def _pushed(grid: Tensor, by: float, axis: int) -> Tensor:
+def _shifted_with_zeros(grid: Tensor, by: float, axis: int) -> Tensor:
     """Shift with zeros coming in; between pixels linearly."""
     low = math.floor(by + 1e-12)
     share = by - low
     if share < 1e-12:
         out = grid.roll(low, axis)
-        gone = min(abs(low), grid.shape[axis])
-        out.narrow(axis, 0 if low >= 0 else grid.shape[axis] - gone, gone).zero_()
+        empty = min(abs(low), grid.shape[axis])
+        out.narrow(axis, 0 if low >= 0 else grid.shape[axis] - empty, empty).zero_()
         return out
-    return (1 - share) * _pushed(grid, float(low), axis) + share * _pushed(grid, low + 1.0, axis)
+    return (1 - share) * _shifted_with_zeros(grid, float(low), axis) + share * _shifted_with_zeros(
+        grid, low + 1.0, axis
+    )
 
 
 def generator(kind: str, grid: Tensor, stride: tuple[float, float]) -> Tensor:
@@ -265,33 +270,33 @@ def read_grid(t: Any, sides: Sides) -> Grid | None:
             return Grid(t.permute(0, 3, 1, 2), "channels_last") if t.shape[1] > 1 else None
         return Grid(t, "map") if t.shape[2] * t.shape[3] > 1 else None
     for prefix in range(MOST_PREFIX + 1):
-        left = t.shape[1] - prefix
-        h = math.isqrt(left * height // width) if left > 1 else 0
-        w = left // h if h else 0
-        if h and h * w == left and h * width == w * height:
+        tokens = t.shape[1] - prefix
+        h = math.isqrt(tokens * height // width) if tokens > 1 else 0
+        w = tokens // h if h else 0
+        if h and h * w == tokens and h * width == w * height:
             grid = t[:, prefix:].transpose(1, 2).reshape(len(t), -1, h, w)
             return Grid(grid, "tokens", t[:, :prefix] if prefix else None)
     return None
 
 
-def _watched(network: nn.Module, layers: Sequence[str]) -> Iterator[tuple[str, nn.Module]]:
+def _selected_modules(network: nn.Module, layers: Sequence[str]) -> Iterator[tuple[str, nn.Module]]:
     for name, module in network.named_modules():
-        wanted = not layers or any(fnmatch.fnmatchcase(name, pattern) for pattern in layers)
-        if name and wanted and not isinstance(module, STILL):
+        selected = not layers or any(fnmatch.fnmatchcase(name, pattern) for pattern in layers)
+        if name and selected and not isinstance(module, STILL):
             yield name, module
     yield "output", network
 
 
-def _read(watched: Mapping[str, nn.Module], network: nn.Module, x: Tensor) -> tuple[dict[str, Layer], dict[str, str]]:
+def _read(modules: Mapping[str, nn.Module], network: nn.Module, x: Tensor) -> tuple[dict[str, Layer], dict[str, str]]:
     """Every watched layer in one forward pass; a module called again gets #2, #3, ... after its name."""
-    found: dict[str, Layer] = {}
+    layers: dict[str, Layer] = {}
     skipped: dict[str, str] = {}
     sides = (x.shape[-2], x.shape[-1])
 
     def hook(name: str) -> Any:
         def keep(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
-            again = 1 + sum(n == name or n.startswith(f"{name}#") for n in (*found, *skipped))
-            called = name if again == 1 else f"{name}#{again}"
+            call_number = 1 + sum(n == name or n.startswith(f"{name}#") for n in (*layers, *skipped))
+            call_name = name if call_number == 1 else f"{name}#{call_number}"
             out = out.clone() if isinstance(out, Tensor) else out
             grid: Grid | Tensor | None = read_grid(out, sides)
             if (
@@ -303,24 +308,24 @@ def _read(watched: Mapping[str, nn.Module], network: nn.Module, x: Tensor) -> tu
             ):
                 grid = out.flatten(1)
             if grid is None:
-                skipped[called] = f"its output {_shape(out)} is no map of the image"
+                skipped[call_name] = f"its output {_shape(out)} is no map of the image"
                 return
-            alone = len(args) == 1 and not kwargs and isinstance(args[0], Tensor)
-            given = read_grid(args[0].clone(), sides) if alone else None
-            found[called] = Layer(called, module, grid, given)
+            single_input = len(args) == 1 and not kwargs and isinstance(args[0], Tensor)
+            layer_input = read_grid(args[0].clone(), sides) if single_input else None
+            layers[call_name] = Layer(call_name, module, grid, layer_input)
 
         return keep
 
-    handles = [module.register_forward_hook(hook(name), with_kwargs=True) for name, module in watched.items()]
+    handles = [module.register_forward_hook(hook(name), with_kwargs=True) for name, module in modules.items()]
     try:
         network(x)
     finally:
         for handle in handles:
             handle.remove()
-    for name in watched:
-        if name not in found and name not in skipped:
+    for name in modules:
+        if name not in layers and name not in skipped:
             skipped[name] = "it was not called"
-    return found, skipped
+    return layers, skipped
 
 
 def _shape(out: Any) -> str:
@@ -379,20 +384,20 @@ def _compare(
     )
     if isinstance(before, Tensor) or isinstance(after, Tensor):
         assert isinstance(before, Tensor) and isinstance(after, Tensor)
-        return [_judged(replace(blank, measure="invariance"), after - before, before)]
-    wanted, held = move_grid(move, before.map, stride_of(inside, before.map.shape[-2:]))
+        return [_with_error(replace(blank, measure="invariance"), after - before, before)]
+    expected, valid = move_grid(move, before.map, stride_of(inside, before.map.shape[-2:]))
     out = []
-    for region, mask in _regions(wanted.shape[-2], wanted.shape[-1], held):
-        where = mask.to(wanted.device)
-        for name, aim in (("equivariance", wanted), ("invariance", before.map)):
-            a, b = after.map[..., where], aim[..., where]
-            out.append(_judged(replace(blank, measure=name, region=region), a - b, b))
+    for region, mask in _regions(expected.shape[-2], expected.shape[-1], valid):
+        where = mask.to(expected.device)
+        for name, target in (("equivariance", expected), ("invariance", before.map)):
+            a, b = after.map[..., where], target[..., where]
+            out.append(_with_error(replace(blank, measure=name, region=region), a - b, b))
     return out
 
 
-def _regions(h: int, w: int, held: Tensor | None) -> Iterator[tuple[str, Tensor]]:
+def _regions(h: int, w: int, valid: Tensor | None) -> Iterator[tuple[str, Tensor]]:
     """The whole map, and its middle half where border and padding of one layer cannot be seen."""
-    whole = torch.ones(h, w, dtype=torch.bool) if held is None else held.cpu()
+    whole = torch.ones(h, w, dtype=torch.bool) if valid is None else valid.cpu()
     if whole.any():
         yield "whole", whole
     middle = torch.zeros(h, w, dtype=torch.bool)
@@ -401,35 +406,37 @@ def _regions(h: int, w: int, held: Tensor | None) -> Iterator[tuple[str, Tensor]
         yield "interior", whole & middle
 
 
-def _judged(blank: Finding, difference: Tensor, maps: Tensor) -> Finding:
+def _with_error(blank: Finding, difference: Tensor, maps: Tensor) -> Finding:
     """Relative to the distance between different images' maps; all sums in float64."""
     exact = EXACT[torch.float64 if difference.dtype == torch.float64 else torch.float32]
     maps, difference = maps.double(), difference.double()
     spread = (2 * maps.var(0)).mean().sqrt()
     size = maps.square().mean().sqrt()
-    own = difference.square().mean().sqrt()
+    difference_size = difference.square().mean().sqrt()
     # A layer that gives every image the same map has no spread; then its own size is the measure.
     unit = float(spread) if spread > 1e-12 * size else float(size)
-    error = float(own) / unit if unit > 0 else (math.inf if own > 0 else 0.0)
+    error = float(difference_size) / unit if unit > 0 else (math.inf if difference_size > 0 else 0.0)
     verdict = "yes" if error <= exact else "approximately" if error <= CLOSE else "no"
     return replace(blank, error=error, largest=float(difference.abs().max()), verdict=verdict)
 
 
 def _lie(
-    kind: str, network: nn.Module, watched: Mapping[str, nn.Module], x: Tensor, before: Mapping[str, Layer]
+    kind: str, network: nn.Module, modules: Mapping[str, nn.Module], x: Tensor, before: Mapping[str, Layer]
 ) -> Iterator[Finding]:
     direction = generator(kind, x, (1.0, 1.0))
-    ahead, behind = (_read(watched, network, x + sign * STEP * direction)[0] for sign in (1, -1))
+    forward, backward = (_read(modules, network, x + sign * STEP * direction)[0] for sign in (1, -1))
     for name, layer in before.items():
-        if name not in ahead or name not in behind:
+        if name not in forward or name not in backward:
             continue
-        maps = [a.map if isinstance(a, Grid) else a for a in (layer.out, ahead[name].out, behind[name].out)]
+        maps = [a.map if isinstance(a, Grid) else a for a in (layer.out, forward[name].out, backward[name].out)]
         change = (maps[1] - maps[2]) / (2 * STEP)
         blank = Finding(name, type(layer.module).__name__, "network", kind, 0.0, "lie", "whole", 0.0, 0.0, "", len(x))
         if isinstance(layer.out, Tensor):
-            yield replace(_judged(blank, change, maps[0]), verdict="")
+            yield replace(_with_error(blank, change, maps[0]), verdict="")
             continue
         change = change - generator(kind, maps[0], stride_of(x.shape[-2:], maps[0].shape[-2:]))
         for region, mask in _regions(change.shape[-2], change.shape[-1], None):
             where = mask.to(change.device)
-            yield replace(_judged(replace(blank, region=region), change[..., where], maps[0][..., where]), verdict="")
+            yield replace(
+                _with_error(replace(blank, region=region), change[..., where], maps[0][..., where]), verdict=""
+            )

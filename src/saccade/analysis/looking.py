@@ -79,17 +79,17 @@ class Attention:
     def figure(self) -> figures.ImageGrid:
         """The image and a map for each layer and head, each from zero (dark) to its own largest value (light)."""
         with_grid = [i for i, one in enumerate(self.layers) if one.grid is not None]
-        shown = _some(with_grid)
-        across = max((min(self.layers[i].heads, MOST_SHOWN) for i in shown), default=0)
+        shown_layers = _evenly_spaced(with_grid)
+        across = max((min(self.layers[i].heads, MOST_SHOWN) for i in shown_layers), default=0)
         rows: list[list[Any]] = []
-        for i in shown:
-            heads: list[Any] = [self._drawn(i, h) for h in _some(list(range(self.layers[i].heads)))]
-            rows.append([self._thumb() if i == shown[0] else None, *heads, *[None] * (across - len(heads))])
-        left = len(self.layers) - len(shown)
-        note = f"{left} of {len(self.layers)} layers are not shown" if left else ""
+        for i in shown_layers:
+            heads: list[Any] = [self._heat_image(i, h) for h in _evenly_spaced(list(range(self.layers[i].heads)))]
+            rows.append([self._thumb() if i == shown_layers[0] else None, *heads, *[None] * (across - len(heads))])
+        omitted = len(self.layers) - len(shown_layers)
+        note = f"{omitted} of {len(self.layers)} layers are not shown" if omitted else ""
         return figures.image_grid(
             rows,
-            rows=[self.layers[i].name or f"layer {i}" for i in shown],
+            rows=[self.layers[i].name or f"layer {i}" for i in shown_layers],
             columns=["image", *(f"head {h}" for h in range(across))] if rows else (),
             title=f"attention of {self.facts.name}",
             note=note,
@@ -126,7 +126,7 @@ class Attention:
         x = torch.from_numpy(self.image)[None]
         return np.asarray(F.interpolate(x, size=(SIDE, SIDE), mode="bilinear", antialias=True)[0].clamp(0, 1).numpy())
 
-    def _drawn(self, layer: int, head: int) -> np.ndarray:
+    def _heat_image(self, layer: int, head: int) -> np.ndarray:
         import matplotlib
 
         grid = self.map(layer, head)
@@ -152,19 +152,19 @@ def attention(
         raise SaccadeError("mean and std go together: give both, or none.")
     x = _square(open_image(image))
     count = x.shape[0]
-    found = find(model, Wanted(size=size or 224, channels=channels or count, **wanted))
-    own = (mean or (0.0,) * count, std or (1.0,) * count)
-    images = Plain(torch.zeros(1, dtype=torch.long), 2, *own, (255 * x[None]).round().byte())
-    said = "/".join(",".join(map(str, v)) for v in (mean, std)) if mean else ""
-    subject, facts = fit(found, images, size=size, channels=channels, normalise=said)
-    ready = images.batch(torch.arange(1))
-    seen = capture(subject.model, standardise(ready, subject.mean, subject.std))
-    if not seen.layers:
+    resolved = find(model, Wanted(size=size or 224, channels=channels or count, **wanted))
+    statistics = (mean or (0.0,) * count, std or (1.0,) * count)
+    images = Plain(torch.zeros(1, dtype=torch.long), 2, *statistics, (255 * x[None]).round().byte())
+    normalise = "/".join(",".join(map(str, v)) for v in (mean, std)) if mean else ""
+    subject, facts = fit(resolved, images, size=size, channels=channels, normalise=normalise)
+    prepared = images.batch(torch.arange(1))
+    recording = capture(subject.model, standardise(prepared, subject.mean, subject.std))
+    if not recording.layers:
         raise SaccadeError(
             f"{facts.name} has no attention: no layer of it weighs places by numbers that sum to one (a convolution "
             "model has none; a layer can speak for itself with a method probabilities(x))."
         )
-    return Attention(ready[0].numpy(), seen.layers, facts, int(subject.logits(ready).argmax()))
+    return Attention(prepared[0].numpy(), recording.layers, facts, int(subject.logits(prepared).argmax()))
 
 
 def _square(x: Tensor) -> Tensor:
@@ -192,7 +192,7 @@ def _query(one: AttentionLayer, query: int | tuple[int, int] | None) -> int:
     return one.query_prefix + row * one.query_grid[1] + column
 
 
-def _some(numbers: list[int]) -> list[int]:
+def _evenly_spaced(numbers: list[int]) -> list[int]:
     """At most MOST_SHOWN of them, evenly, first and last included."""
     if len(numbers) <= MOST_SHOWN:
         return numbers

@@ -27,18 +27,18 @@ def list_(
     kinds = {folder: k for k, folder in registry.FOLDERS.items()}
     if kind != "all" and kind not in kinds:
         raise SaccadeError(suggest("kind", kind, [*kinds, "all"]))
-    chosen = kinds if kind == "all" else {kind: kinds[kind]}
-    found = {folder: list(registry.cards(k).values()) for folder, k in chosen.items()}
+    chosen_kinds = kinds if kind == "all" else {kind: kinds[kind]}
+    cards_by_folder = {folder: list(registry.cards(k).values()) for folder, k in chosen_kinds.items()}
     if json:
         out(
             {
                 folder: [{"name": c.name, "about": c.about, "version": c.version, "args": c.args} for c in cards]
-                for folder, cards in found.items()
+                for folder, cards in cards_by_folder.items()
             }
         )
         return
-    width = max((len(c.name) for cards in found.values() for c in cards), default=0)
-    for folder, cards in found.items():
+    width = max((len(c.name) for cards in cards_by_folder.values() for c in cards), default=0)
+    for folder, cards in cards_by_folder.items():
         print(folder)
         for card in cards:
             print(f"  {card.name:<{width}}  {card.about}")
@@ -59,19 +59,19 @@ def show(
     if registration:
         _show_registration(name, scale, lab, json)
         return
-    wanted = name.replace("-", "_")
-    known = {n: (k, c) for k in registry.KINDS for n, c in registry.cards(k).items()}
-    if wanted not in known:
+    normalised = name.replace("-", "_")
+    cards_by_name = {n: (k, c) for k in registry.KINDS for n, c in registry.cards(k).items()}
+    if normalised not in cards_by_name:
         claims = _claims()
-        found = {id.lower(): id for id in claims}.get(name.lower())
-        if found is None and name[1:2] == "-":
+        claim_id = {id.lower(): id for id in claims}.get(name.lower())
+        if claim_id is None and name[1:2] == "-":
             raise SaccadeError(suggest("claim", name, claims, "saccade show STUDY lists its claims"))
-        if found is None:
-            raise SaccadeError(suggest("model, data set, probe, study or claim", name, known, "saccade list"))
-        _show_claim(*claims[found], json)
+        if claim_id is None:
+            raise SaccadeError(suggest("model, data set, probe, study or claim", name, cards_by_name, "saccade list"))
+        _show_claim(*claims[claim_id], json)
         return
-    kind, card = known[wanted]
-    shown: dict[str, Any] = {
+    kind, card = cards_by_name[normalised]
+    fields: dict[str, Any] = {
         "kind": kind,
         "name": card.name,
         "about": card.about,
@@ -85,12 +85,12 @@ def show(
         from saccade import models
         from saccade.profiling import references
 
-        shown["parameters"] = models.parameters(models.build(card.name))
+        fields["parameters"] = models.parameters(models.build(card.name))
         if measured := [reference.sentence() for reference in references.of_model(card.name)]:
-            shown["measured"] = measured
+            fields["measured"] = measured
     if kind == "study":
         study = registry.study(card.name)
-        shown = {
+        fields = {
             "kind": kind,
             "name": card.name,
             "question": study.question,
@@ -101,10 +101,10 @@ def show(
             "figures": [f.name for f in study.figures],
         }
     if json:
-        out(shown)
+        out(fields)
         return
-    accepted = shown.pop("accepted", {})
-    for field, value in shown.items():
+    accepted = fields.pop("accepted", {})
+    for field, value in fields.items():
         if isinstance(value, dict):
             print(f"{field}:")
             for k, v in value.items():
@@ -124,8 +124,8 @@ def _show_registration(name: str, scale: str, lab: str, json: bool) -> None:
     from saccade.lab import pipeline
     from saccade.lab import registration as registered
 
-    opened = pipeline.open_session(name, scale, lab)
-    entries = registered.read(opened.folder)
+    session = pipeline.open_session(name, scale, lab)
+    entries = registered.read(session.folder)
     if not entries:
         raise SaccadeError(
             f"{name} at scale {scale} is not registered in {lab}; the first saccade run registers it (--lab, --scale)."
@@ -135,9 +135,9 @@ def _show_registration(name: str, scale: str, lab: str, json: bool) -> None:
         return
     for entry in entries:
         print(f"{entry['date']}, saccade {entry['version']}, {entry['runs']} runs finished by then")
-        for id, kept in entry["claims"].items():
-            print(f"  {id}: {kept['declared']['tested']}")
-            for sentence in kept["declared"]["requires"]:
+        for id, claim in entry["claims"].items():
+            print(f"  {id}: {claim['declared']['tested']}")
+            for sentence in claim["declared"]["requires"]:
                 print(f"      requires {sentence}")
 
 
@@ -146,7 +146,7 @@ def _claims() -> dict[str, tuple[Study, Claim]]:
 
 
 def _show_claim(study: Study, claim: Claim, json: bool) -> None:
-    shown = {
+    fields = {
         "kind": "claim",
         "name": claim.id,
         "study": study.name,
@@ -160,9 +160,9 @@ def _show_claim(study: Study, claim: Claim, json: bool) -> None:
         "run": f"saccade run {study.name} --scale {claim.needs or 'small'} --claims {claim.id}",
     }
     if json:
-        out(shown)
+        out(fields)
         return
-    for field, value in shown.items():
+    for field, value in fields.items():
         if isinstance(value, list) and value:
             print(f"{field}:")
             print("\n".join(f"  - {line}" for line in value))

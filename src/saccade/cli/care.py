@@ -52,15 +52,15 @@ def data(
             out(fetched)
         return
     findings = [f for name in names or sources.listed() for f in sources.verify(name)]
-    here = {f.name for f in findings if f.state != "missing"}  # a set of which nothing is here was not fetched
+    present = {f.name for f in findings if f.state != "missing"}  # a set of which nothing is here was not fetched
     if not names:
-        findings = [f for f in findings if f.name in here]
+        findings = [f for f in findings if f.name in present]
     if json:
         out([plain(f) for f in findings])
     else:
         for f in findings:
             print(f"{f.state:<8} {f.file}" + (f": {f.remedy}" if f.remedy else ""))
-        for name in () if names else sorted({*sources.listed()} - here - {*sources.DRAWN}):
+        for name in () if names else sorted({*sources.listed()} - present - {*sources.DRAWN}):
             print(f"{name} was not fetched: saccade data fetch {name}")
     if any(f.state != "ok" for f in findings):  # also what is missing of a set that was asked for, or that is here
         raise SystemExit(1)
@@ -87,15 +87,15 @@ def lab(
     from saccade.lab import export, pipeline
     from saccade.lab.store import Lab
 
-    here, other = Lab(lab), path[0] if path else ""
+    this_lab, other = Lab(lab), path[0] if path else ""
     if len(path) > 1 and action != "import":
         raise SaccadeError(f"saccade lab {action} takes one path, not {len(path)}; saccade lab import takes several.")
-    if not (here.root / "runs").is_dir() and action not in ("merge", "import"):
-        raise SaccadeError(f"no lab at {here.root}; --lab DIR names another.")
+    if not (this_lab.root / "runs").is_dir() and action not in ("merge", "import"):
+        raise SaccadeError(f"no lab at {this_lab.root}; --lab DIR names another.")
     if action == "merge":
         if not other or not (Path(other) / "runs").is_dir():
             raise SaccadeError(f'saccade lab merge takes the folder of another lab, not "{other}".')
-        result: dict[str, Any] = dict(here.open().merge(Lab(other), dry_run))
+        result: dict[str, Any] = dict(this_lab.open().merge(Lab(other), dry_run))
     elif action == "export":
         if not other:
             raise SaccadeError("saccade lab export takes the file to write, as in saccade lab export runs.jsonl.xz.")
@@ -103,19 +103,22 @@ def lab(
         for session in sessions:  # a claim changed since the last report is dated now, not whenever someone imports it
             pipeline.register(session)
         keys = [t.run.key for session in sessions for t in session.tasks] if study else None
-        result = {"file": other, "runs": export.write(here, Path(other), keys, study)}
+        result = {"file": other, "runs": export.write(this_lab, Path(other), keys, study)}
     elif action == "import":
         if not other:
             raise SaccadeError("saccade lab import takes the file of an export, or several.")
-        result = _imported(here, path, json)
+        result = _imported(this_lab, path, json)
     elif action == "verify":
-        result = {key: bad for key in here.keys() if (bad := here.damage(key))}  # noqa: SIM118
+        result = {key: bad for key in this_lab.keys() if (bad := this_lab.damage(key))}  # noqa: SIM118
     else:
-        result = dict(here.prune(dry_run))
+        result = dict(this_lab.prune(dry_run))
     if json:
         out(result)
     elif not result:
-        nothing = {"verify": f"{len(here.keys())} runs, every file matches its checksum", "prune": "nothing to remove"}
+        nothing = {
+            "verify": f"{len(this_lab.keys())} runs, every file matches its checksum",
+            "prune": "nothing to remove",
+        }
         print(nothing[action])
     elif action == "import" and len(path) > 1:
         _say_each(result)
@@ -131,7 +134,7 @@ def lab(
         raise SystemExit(1)
 
 
-def _imported(here: Lab, files: Sequence[str], json: bool) -> dict[str, Any]:
+def _imported(target: Lab, files: Sequence[str], json: bool) -> dict[str, Any]:
     """Every file by itself: one that cannot be read is said, and the others are imported all the same."""
     from saccade.lab import export
 
@@ -139,16 +142,16 @@ def _imported(here: Lab, files: Sequence[str], json: bool) -> dict[str, Any]:
     failed = False
     for file in files:
         try:
-            came = export.read(here, Path(file))
+            imported = export.read(target, Path(file))
         except SaccadeError as error:
             if len(files) == 1:
                 raise
             results[file], failed = {"not imported": str(error)}, True
             continue
         results[file] = {
-            "added": len(came.added),
-            "already here": len(came.already_here),
-            "rows added": came.rows_added,
+            "added": len(imported.added),
+            "already here": len(imported.already_here),
+            "rows added": imported.rows_added,
         }
     if len(files) == 1:
         return dict(results[files[0]])

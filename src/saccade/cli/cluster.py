@@ -41,13 +41,13 @@ def plan(
             raise SaccadeError(f"{name} must be at least 1 and at most ten thousand million, not {value}.")
     if not node_life > 0 or price < 0:
         raise SaccadeError("--node-life must be above 0 and --price must not be negative.")
-    opened = pipeline.open_session(study, scale, lab, settings(set))
-    whole = planning.everything(opened.tasks)
-    cost = planning.price(whole, opened.lab.open(), device, plugin)
+    session = pipeline.open_session(study, scale, lab, settings(set))
+    full_plan = planning.everything(session.tasks)
+    cost = planning.price(full_plan, session.lab.open(), device, plugin)
     sweep = forecast.Sweep(
-        runs or len(opened.tasks), nodes, cores or launch.cores(), life=3600 * node_life, price=price
+        runs or len(session.tasks), nodes, cores or launch.cores(), life=3600 * node_life, price=price
     )
-    figures = forecast.measure(opened.lab, list(cost.seconds.values()))
+    figures = forecast.measure(session.lab, list(cost.seconds.values()))
     ahead = forecast.simulate(figures, sweep)
     if json:
         out({"figures": plain(figures), "sweep": plain(sweep), "forecast": plain(ahead)})

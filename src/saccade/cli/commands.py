@@ -80,8 +80,10 @@ def train(
         out({"rows": [dict(r) for r in table], "gaps": [dict(g) for g in (*table.gaps, *table.faults)]})
     for line in () if json else table.estimates():
         print(f"{tasks[0].run.model}: {line}")
-    kept = [(p, Lab(lab).rows(t.run.key, p)) for t in tasks for p in t.probes]
-    for name in () if json else dict.fromkeys(p.name for p, document in kept if document and not document["rows"]):
+    rows_of_probes = [(p, Lab(lab).rows(t.run.key, p)) for t in tasks for p in t.probes]
+    for name in (
+        () if json else dict.fromkeys(p.name for p, document in rows_of_probes if document and not document["rows"])
+    ):
         say(f"probe {name} gave no rows; saccade show {name} says what it needs.")
     for gap in () if json else (*table.gaps, *table.faults):
         print(f"seed {gap['seed']}: {gap['why']}")
@@ -160,7 +162,7 @@ def run(
     if until not in ("", "decided"):
         raise SaccadeError(f'--until takes "decided", not "{until}".')
     number = seed_count(seeds)
-    opened = pipeline.open_session(
+    session = pipeline.open_session(
         study, scale, lab, settings(set), only, None if until else number, also, like, settings(recipe)
     )
     looks = pipeline.looks_up_to(number) if until else ()
@@ -177,13 +179,13 @@ def run(
         on=where.parse(on, detach, terminal.ask),
     )
     with terminal.progress_bar("data") as progress:
-        tasks = pipeline.for_claims(opened, claims)
-        planned = pipeline.plan_work(opened.lab, tasks, how, terminal.printer(quiet), progress)
+        tasks = pipeline.for_claims(session, claims)
+        planned = pipeline.plan_work(session.lab, tasks, how, terminal.printer(quiet), progress)
     if until and dry_run:
-        opened, planned = pipeline.plan_until_decided(opened, how, tell, claims, looks)
+        session, planned = pipeline.plan_until_decided(session, how, tell, claims, looks)
     todo = planned.todo
     summary = {
-        "study": opened.study.name,
+        "study": session.study.name,
         "scale": scale,
         "runs": len(todo.tasks),
         "complete": len(todo.complete),
@@ -194,13 +196,13 @@ def run(
         "jobs": len(planned.places),
         "device": planned.places[0],
     }
-    tell(f"{opened.study.name} ({scale})   {planned.headline()}")
-    named = terminal.labels(todo.tasks)
+    tell(f"{session.study.name} ({scale})   {planned.headline()}")
+    labels = terminal.labels(todo.tasks)
     for task in todo.failed:
-        done = opened.lab.done(task.run.key) or {}
-        tell(f"  {named[task.run.key]} failed earlier ({done.get('reason', '')}); --retry tries it again")
+        done = session.lab.done(task.run.key) or {}
+        tell(f"  {labels[task.run.key]} failed earlier ({done.get('reason', '')}); --retry tries it again")
     for key, faults in todo.faults.items():
-        tell(f"  {named[key]}: probe {'; '.join(faults)} (failed earlier); --retry measures again")
+        tell(f"  {labels[key]}: probe {'; '.join(faults)} (failed earlier); --retry measures again")
     if dry_run:
         arms = planned.cost.by_arm(todo.todo)
         if json:
@@ -210,20 +212,20 @@ def run(
         return
     try:
         if until:
-            opened = pipeline.run_until_decided(opened, how, tell, claims, looks)
-        elif not pipeline.run(opened, planned, how):
+            session = pipeline.run_until_decided(session, how, tell, claims, looks)
+        elif not pipeline.run(session, planned, how):
             tell(f"the budget of {budget} is spent; the same command goes on from here")
     except where.LeftRunning as left:
         tell(str(left))
         if json:
             out({**summary, "left running": True})
         return
-    asked = pipeline.for_claims(opened, claims)  # those of `--until decided` are known by now
-    missing = pipeline.shortfall(opened, asked, spent=limit is not None)
-    if not len(opened.table()):
-        raise SystemExit(_nothing(opened, missing, summary, json))
-    written = pipeline.write(opened)
-    open_still = pipeline.still_open(opened, how) if limit is not None else []
+    claim_tasks = pipeline.for_claims(session, claims)  # those of `--until decided` are known by now
+    missing = pipeline.shortfall(session, claim_tasks, spent=limit is not None)
+    if not len(session.table()):
+        raise SystemExit(_nothing(session, missing, summary, json))
+    written = pipeline.write(session)
+    open_lines = pipeline.still_open(session, how) if limit is not None else []
     if json:
         out(
             {
@@ -231,13 +233,13 @@ def run(
                 "trained": len(todo.train),
                 "verdicts": list(written.verdicts),
                 "report": {k: str(p) for k, p in written.paths.items()},
-                "open": open_still,
+                "open": open_lines,
                 "missing": missing,
             }
         )
     else:
         terminal.print_grid(document.terminal(written.verdicts))
-        for line in open_still:
+        for line in open_lines:
             print(f"still open: {line}")
         print(f"\n{document.summary(written.verdicts)} The report:\n{written.paths['html'].resolve()}")
         for line in missing:
@@ -248,13 +250,13 @@ def run(
         raise SystemExit(3)
 
 
-def _nothing(opened: Any, missing: Sequence[str], summary: dict[str, Any], json: bool) -> int:
+def _nothing(session: Any, missing: Sequence[str], summary: dict[str, Any], json: bool) -> int:
     """What is said, and the exit code, when there is not a single row to report on."""
     if json:
         out({**summary, "missing": list(missing)})
     for line in missing:
         say(f"  {line}")
-    say(f"saccade: no run of {opened.study.name} at scale {opened.scale} gave a result; nothing is reported.")
+    say(f"saccade: no run of {session.study.name} at scale {session.scale} gave a result; nothing is reported.")
     return 1
 
 
@@ -281,18 +283,18 @@ def tune(
 
     for file in plugin:
         registry.load_plugin(file)
-    opened = pipeline.open_session(study, scale, lab, settings(set))
+    session = pipeline.open_session(study, scale, lab, settings(set))
     how = pipeline.How(device=device, jobs=jobs, plugins=plugin, quiet=quiet or json)
-    asked = {name: value if isinstance(value, tuple) else (value,) for name, value in settings(grid).items()}
-    tried = tuning.tune(opened, arm, asked, seeds=seeds, images=images, how=how)
+    grid_values = {name: value if isinstance(value, tuple) else (value,) for name, value in settings(grid).items()}
+    results = tuning.tune(session, arm, grid_values, seeds=seeds, images=images, how=how)
     if json:
-        out(tried)
+        out(results)
         return
-    for t in tried:
+    for t in results:
         reached = f"{t.accuracy.short()} %" if t.accuracy else "nothing"
-        lost = f", {t.diverged} without a result" if t.diverged else ""
-        print(f"{reached:<16} {', '.join(f'{k}={v}' for k, v in t.settings.items())}{lost}")
-    print(f"validation accuracy over {seeds} seeds; kept in {opened.lab.study_folder(opened.study.name) / 'tuning'}")
+        failures = f", {t.diverged} without a result" if t.diverged else ""
+        print(f"{reached:<16} {', '.join(f'{k}={v}' for k, v in t.settings.items())}{failures}")
+    print(f"validation accuracy over {seeds} seeds; kept in {session.lab.study_folder(session.study.name) / 'tuning'}")
 
 
 @command()
@@ -336,15 +338,15 @@ def _status(
     if study:
         from saccade.lab import pipeline, plan
 
-        opened = pipeline.open_session(study, scale, folder, chosen, also=also, like=like)
-        keys = [plan.place_of(lab, t) for t in opened.tasks]
-    result, size, done = index.status(lab, keys)
-    if done.read >= index.MANY:
-        say(done.sentence())
+        session = pipeline.open_session(study, scale, folder, chosen, also=also, like=like)
+        keys = [plan.place_of(lab, t) for t in session.tasks]
+    result, size, refreshed = index.status(lab, keys)
+    if refreshed.read >= index.MANY:
+        say(refreshed.sentence())
     counts = dict.fromkeys(("finished", "running", "waiting", *(o for o in Outcome if o is not Outcome.FINISHED)), 0)
     return {
         **({"study": study, "scale": scale} if study else {"lab": str(lab.root)}),
-        "runs": done.runs if keys is None else len(keys),
+        "runs": refreshed.runs if keys is None else len(keys),
         **counts,
         **result,
         "disk": f"{size / 1e6:.1f} MB",
@@ -378,10 +380,10 @@ def report(
             raise SaccadeError(suggest("format", name, reports.ACCEPTED))
     for file in plugin:
         registry.load_plugin(file)
-    opened = pipeline.open_session(
+    session = pipeline.open_session(
         study, scale, lab, settings(set), only, also=also, like=like, recipe=settings(recipe)
     )
-    paths = pipeline.write(opened, Path(to) if to else None, format or reports.FORMATS).paths
+    paths = pipeline.write(session, Path(to) if to else None, format or reports.FORMATS).paths
     if json:
         out({k: str(p) for k, p in paths.items()})
     else:
@@ -416,16 +418,18 @@ def figures(
         raise SaccadeError(suggest("format", format, ("svg", "pdf", "png")))
     for file in plugin:
         registry.load_plugin(file)
-    opened = pipeline.open_session(study, scale, lab, settings(set), also=also, like=like, recipe=settings(recipe))
-    known = {f.name: f for f in opened.study.figures}
-    if only and only not in known:
-        raise SaccadeError(suggest("figure", only, known))
-    table = pipeline.check_rows(opened, plan.table_of(opened.lab, opened.planned))
-    folder, beside = Path(to) if to else opened.folder / "figures", opened.beside(table)
-    made = {f.name: document.figure_of(f, table, beside) for f in known.values() if only in ("", f.name)}
-    paths = [draw.save(data, folder / f"{name}.{format}") for name, data in made.items() if data is not None]
+    session = pipeline.open_session(study, scale, lab, settings(set), also=also, like=like, recipe=settings(recipe))
+    figures_by_name = {f.name: f for f in session.study.figures}
+    if only and only not in figures_by_name:
+        raise SaccadeError(suggest("figure", only, figures_by_name))
+    table = pipeline.check_rows(session, plan.table_of(session.lab, session.planned))
+    folder, beside = Path(to) if to else session.folder / "figures", session.beside(table)
+    data_by_name = {
+        f.name: document.figure_of(f, table, beside) for f in figures_by_name.values() if only in ("", f.name)
+    }
+    paths = [draw.save(data, folder / f"{name}.{format}") for name, data in data_by_name.items() if data is not None]
     if only and not paths:
-        raise SaccadeError(f"{only} has no rows yet; saccade run {opened.study.name} --scale {scale} makes them.")
+        raise SaccadeError(f"{only} has no rows yet; saccade run {session.study.name} --scale {scale} makes them.")
     if json:
         out([str(p) for p in paths])
     else:
@@ -455,13 +459,13 @@ def main(words: Sequence[str] | None = None) -> None:
         say(f"saccade: {error}")
         raise SystemExit(2) from None
     except KeyboardInterrupt:
-        kept = "; finished runs are kept and unfinished ones were saved. The same command goes on from here"
-        say(f"\nstopped{kept if words[:1] and words[0] in TRAINS else ''}.")
+        note = "; finished runs are kept and unfinished ones were saved. The same command goes on from here"
+        say(f"\nstopped{note if words[:1] and words[0] in TRAINS else ''}.")
         raise SystemExit(130) from None
 
 
 def _save_and_stop(*_: object) -> None:
-    """A polite kill saves as Ctrl-C does, also where Ctrl-C is switched off: `nohup saccade run ... &` ignores it."""
+    """SIGTERM saves as Ctrl-C does, also where Ctrl-C is switched off: `nohup saccade run ... &` ignores it."""
     output.told_to_end.set()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         raise KeyboardInterrupt

@@ -66,6 +66,6 @@ def show(lab: str) -> None:
 
     print(f"{'model':<10} {'parameters':>10}   right on seen / unseen backgrounds")
     for card in shipped.cards().values():
-        (seen, n), (unseen, _) = card.accuracy("id"), card.accuracy("ood")
-        print(f"{card.name:<10} {card.parameters:>10,}   {seen:.1%} / {unseen:.1%} of {n:,} images")
+        (seen_accuracy, n), (unseen_accuracy, _) = card.accuracy("id"), card.accuracy("ood")
+        print(f"{card.name:<10} {card.parameters:>10,}   {seen_accuracy:.1%} / {unseen_accuracy:.1%} of {n:,} images")
     start(lab, None, browser=True, page="#/look")

@@ -52,10 +52,10 @@ def examine(lab: str) -> list[Line]:
         if name.startswith("procedural"):
             continue
         findings = sources.verify(name) if sources.status(name).state == "ready" else []
-        bad = [f for f in findings if f.state != "ok"]
-        state = sources.status(name).state if not findings else "damaged" if bad else "present, every byte checked"
-        remedy = "" if findings and not bad else f"saccade data fetch {name}" + (" --again" if bad else "")
-        lines.append(Line(f"data {name}", bool(findings) and not bad, state, remedy))
+        faults = [f for f in findings if f.state != "ok"]
+        state = sources.status(name).state if not findings else "damaged" if faults else "present, every byte checked"
+        remedy = "" if findings and not faults else f"saccade data fetch {name}" + (" --again" if faults else "")
+        lines.append(Line(f"data {name}", bool(findings) and not faults, state, remedy))
     lines.append(
         Line(
             "npm",

@@ -72,18 +72,20 @@ def sentence(commands: Mapping[str, Callable[..., None]], words: Sequence[str]) 
         return suggest("command", name, commands, "saccade --help")
     more = f"(saccade {name} --help)"
     known = parameters(commands[name])
-    for found in _mistakes(name, known, words[1:]):
-        return f"{found} {more}"
+    for mistake in _mistakes(name, known, words[1:]):
+        return f"{mistake} {more}"
     return f"the words after saccade {name} are not accepted together. {more}"
 
 
 def _mistakes(command: str, known: Sequence[Parameter], words: Sequence[str]) -> Iterator[str]:
     flags = {p.flag: p for p in known if not p.positional}
-    free = [p for p in known if p.positional]
-    given: set[str] = set()
-    left = list(words)
-    while left:
-        word, equals, value = left.pop(0).partition("=") if left[0].startswith("--") else (left.pop(0), "", "")
+    positionals = [p for p in known if p.positional]
+    given_names: set[str] = set()
+    remaining = list(words)
+    while remaining:
+        word, equals, value = (
+            remaining.pop(0).partition("=") if remaining[0].startswith("--") else (remaining.pop(0), "", "")
+        )
         word = word.replace("_", "-") if word.startswith("--") else word
         if word.startswith("-") and not _is_number(word):
             if word not in flags:
@@ -91,28 +93,30 @@ def _mistakes(command: str, known: Sequence[Parameter], words: Sequence[str]) ->
                 yield f"saccade {command} has no option {word}" + (f"; did you mean {near[0]}?" if near else ".")
                 return
             option = flags[word]
-            given.add(option.name)
-            values = [value] if equals else _values(option, left)
+            given_names.add(option.name)
+            values = [value] if equals else _values(option, remaining)
             if option.type is not bool and not option.several and not values:
                 yield f"{word} needs a value."
             yield from (f"{word} takes {t}, not {quoted(v)}." for v in values if (t := option.refuses(v)))
-        elif not free:
+        elif not positionals:
             yield f"saccade {command} has no place for {quoted(word)}{INSTEAD.get(command, '')}."
         else:
-            place = free[0] if free[0].several else free.pop(0)
-            given.add(place.name)
+            place = positionals[0] if positionals[0].several else positionals.pop(0)
+            given_names.add(place.name)
             if takes := place.refuses(word):
                 yield f"{place.name.upper()} is {takes}, not {quoted(word)}."
     for p in known:
-        if p.required and p.name not in given:
+        if p.required and p.name not in given_names:
             yield f"saccade {command} needs {p.name.upper() if p.positional else p.flag}."
 
 
-def _values(option: Parameter, left: list[str]) -> list[str]:
+def _values(option: Parameter, remaining: list[str]) -> list[str]:
     """Takes the words that belong to an option."""
     values: list[str] = []
-    while left and option.type is not bool and (option.several or not values) and not left[0].startswith("--"):
-        values.append(left.pop(0))
+    while (
+        remaining and option.type is not bool and (option.several or not values) and not remaining[0].startswith("--")
+    ):
+        values.append(remaining.pop(0))
     return values
 
 

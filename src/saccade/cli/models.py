@@ -69,7 +69,7 @@ def profile(
     for file in plugin:
         registry.load_plugin(file)
     with contextlib.redirect_stdout(sys.stderr):  # what a user's own code prints is no part of the page
-        made = measure.profile(
+        result = measure.profile(
             subject,
             data,
             n=n,
@@ -88,19 +88,21 @@ def profile(
             download=download,
             lab=lab,
         )
-    folder = to or str(Lab(lab).open().root / "profiles" / _called(made))
-    paths = made.save(folder)
+    folder = to or str(Lab(lab).open().root / "profiles" / _called(result))
+    paths = result.save(folder)
     if json:
-        out(made.plain())
+        out(result.plain())
         return
-    print("\n".join(page.lines(made)))
+    print("\n".join(page.lines(result)))
     print(f"\n{paths['html'].resolve()}")
 
 
-def _called(made: Any) -> str:
+def _called(profile: Any) -> str:
     from saccade.report.writers import slug
 
-    return f"{slug(made.name)[:40]}-{digest([made.name, made.facts['origin'], made.data, made.reading], 8)}"
+    return (
+        f"{slug(profile.name)[:40]}-{digest([profile.name, profile.facts['origin'], profile.data, profile.reading], 8)}"
+    )
 
 
 @command()
@@ -131,7 +133,7 @@ def compare(
     for file in plugin:
         registry.load_plugin(file)
     with contextlib.redirect_stdout(sys.stderr):
-        made = comparing.compare(
+        comparison = comparing.compare(
             a,
             b,
             data,
@@ -148,9 +150,9 @@ def compare(
             download=download,
         )
     if json:
-        out(made)
+        out(comparison)
     else:
-        print("\n".join(made.lines()))
+        print("\n".join(comparison.lines()))
 
 
 @command()

@@ -1,4 +1,4 @@
-"""Standard output and standard error that cannot undo work: missing, closed, full, or in an encoding of few letters."""
+"""Standard output and standard error that cannot stop the work: missing, closed, full, or in a narrow encoding."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ told_to_end = threading.Event()  # by SIGTERM: whoever sends that, a batch syste
 
 
 def prepare() -> None:
-    """A stream that is closed becomes one that goes nowhere; a letter that it has not becomes a question mark."""
+    """A closed stream is replaced by the null device; a character that it cannot encode becomes a question mark."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -90,6 +90,6 @@ def guarded() -> Iterator[None]:
 
 
 def _drop() -> None:
-    """Send the rest of standard output nowhere, or Python's own last flush would complain once more."""
+    """Send the rest of standard output nowhere, or Python's own last flush would report the error once more."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -49,7 +49,7 @@ def command(name: str | None = None) -> Callable[[Callable[..., None]], Callable
 
 
 def parse(words: Sequence[str]) -> Callable[[], None]:
-    """The bound command. Of words that the parser refuses we say ourselves what is wrong: one sentence, no frame."""
+    """The bound command. Words that the parser refuses give our own message: one sentence, without a box."""
     try:
         with contextlib.redirect_stderr(io.StringIO()):
             bound: Callable[[], None] = app.cli(prog="saccade", args=list(words), config=(FlagCreatePairsOff,))
@@ -62,18 +62,18 @@ def parse(words: Sequence[str]) -> Callable[[], None]:
 
 def settings(words: Sequence[str]) -> dict[str, Any]:
     """NAME=VALUE words; a value is a Python literal where it reads as one, else text."""
-    given: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for word in words:
         name, equals, value = word.partition("=")
         if not equals or not name.isidentifier():
             raise SaccadeError(f"--set takes name=value, as in --set heads=1, not {quoted(word)}.")
-        if name in given:
-            raise SaccadeError(f"{name} is set twice, to {quoted(given[name])} and to {quoted(value)}; give it once.")
+        if name in values:
+            raise SaccadeError(f"{name} is set twice, to {quoted(values[name])} and to {quoted(value)}; give it once.")
         try:
-            given[name] = ast.literal_eval(value)
+            values[name] = ast.literal_eval(value)
         except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):  # the last two: nested deeply
-            given[name] = value
-    return given
+            values[name] = value
+    return values
 
 
 def seed_range(text: str) -> range:

@@ -1,4 +1,4 @@
-"""How long work looks while it goes on: a live table on a terminal, plain lines elsewhere."""
+"""How long work is shown while it goes on: a live table on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def printer(quiet: bool) -> Callable[[str], None]:
 
 
 def ask(question: str) -> bool:
-    """A question to the user at the terminal; no without a terminal, on another Ctrl-C, or when the end is near."""
+    """A question to the user at the terminal; no without a terminal, on another Ctrl-C, or after SIGTERM."""
     if output.told_to_end.is_set() or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
     print(f"\n{question} [y/N] ", end="", file=sys.stderr, flush=True)
@@ -44,7 +44,7 @@ def duration(seconds: float) -> str:
 
 
 def labels(tasks: Sequence[Task]) -> dict[str, str]:
-    """For each run's key what tells it from the others of its arm, as in `CNN backgrounds=8 seed 3`."""
+    """For each run's key what distinguishes it from the others of its arm, as in `CNN backgrounds=8 seed 3`."""
 
     def settings(task: Task) -> dict[str, Any]:
         return {**task.run.model_args, **task.run.data_args}
@@ -135,8 +135,8 @@ class Board:
                 for t, what, _ in self.running.values()
                 if (t.arm or t.run.model) == arm
             ]
-            more = [f"and {len(now) - SHOWN} more"] if len(now) > SHOWN else []
-            doing = "; ".join(now[:SHOWN] + more) or ("" if done == total else "waiting")
+            rest = [f"and {len(now) - SHOWN} more"] if len(now) > SHOWN else []
+            doing = "; ".join(now[:SHOWN] + rest) or ("" if done == total else "waiting")
             grid.add_row(escape(visible(arm)), f"{done}/{total}", escape(visible(doing)))
         grid.add_row("", "", f"[dim]{self.eta()} left; Ctrl-C {self.interrupt}[/dim]")
         return grid
@@ -223,7 +223,7 @@ def print_grid(rows: Sequence[Sequence[str]]) -> None:
     for heading in rows[0]:
         grid.add_column(heading)
     for row in rows[1:]:
-        grid.add_row(*(Text(visible(cell)) for cell in row))  # brackets in it are brackets
+        grid.add_row(*(Text(visible(cell)) for cell in row))  # as Text: brackets in it are no markup
     Console(file=output.drawing(sys.stdout)).print(grid)
 
 

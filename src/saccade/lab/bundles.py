@@ -29,11 +29,11 @@ def bundle(pending: collections.deque[Task], seats: int, place: str, alone: Set[
     ):
         return [first]
 
-    # Equal runs cost the same and stand together in the queue; of a long one only the beginning is looked at.
-    seen = [pending.popleft() for _ in range(min(SCANNED, len(pending)))]
-    like = [t for t in seen if t.run.kind == first.run.kind and not {t.run.key, first.run.key} & alone]
-    about = len(like) * (1 + len(pending) / max(1, len(seen)))  # so many there are in all
-    some = like[: min(MOST, math.ceil((1 + about) / seats)) - 1]
-    taken = {id(t) for t in some}
-    pending.extendleft(t for t in reversed(seen) if id(t) not in taken)
-    return [first, *some]
+    # Equal runs cost the same and are neighbours in the queue; of a long queue only the beginning is looked at.
+    next_tasks = [pending.popleft() for _ in range(min(SCANNED, len(pending)))]
+    similar = [t for t in next_tasks if t.run.kind == first.run.kind and not {t.run.key, first.run.key} & alone]
+    expected = len(similar) * (1 + len(pending) / max(1, len(next_tasks)))  # so many there are in all
+    companions = similar[: min(MOST, math.ceil((1 + expected) / seats)) - 1]
+    taken_ids = {id(t) for t in companions}
+    pending.extendleft(t for t in reversed(next_tasks) if id(t) not in taken_ids)
+    return [first, *companions]

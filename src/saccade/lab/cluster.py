@@ -46,14 +46,14 @@ def connect(address: str = "") -> bool:
         return _own
     if "://" in address:
         raise SaccadeError(f"--on takes ray:HOST:PORT, not {address}; give the command on a node of the cluster.")
-    asked = address or os.environ.get("RAY_ADDRESS", "")
+    target = address or os.environ.get("RAY_ADDRESS", "")
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "namespace": NAMESPACE}
     before = signal.getsignal(signal.SIGTERM)
     try:
-        if asked and asked not in ("auto", "local"):
-            _reach(asked)
-            ray.init(address=asked, **quiet)
-        elif asked == "local" or _is_gone():
+        if target and target not in ("auto", "local"):
+            _reach(target)
+            ray.init(address=target, **quiet)
+        elif target == "local" or _is_gone():
             _start(ray, quiet)
         else:
             try:
@@ -62,7 +62,7 @@ def connect(address: str = "") -> bool:
                 _start(ray, quiet)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise SaccadeError(
-            f"the Ray cluster at {asked or 'this machine'} cannot be joined: {first_line(error)}"
+            f"the Ray cluster at {target or 'this machine'} cannot be joined: {first_line(error)}"
         ) from error
     finally:
         if threading.current_thread() is threading.main_thread():
@@ -142,11 +142,11 @@ def devices(device: str, jobs: int | None = None) -> list[str]:
     kind = device.partition(":")[0]
     if kind not in ("auto", "cpu", "cuda"):
         raise SaccadeError(f"on Ray --device is auto, cpu or cuda, not {device}.")
-    have = ray.cluster_resources()
-    gpus = int(have.get("GPU", 0)) if kind != "cpu" else 0
+    resources = ray.cluster_resources()
+    gpus = int(resources.get("GPU", 0)) if kind != "cpu" else 0
     if kind == "cuda" and not gpus:
         raise SaccadeError("no node of the Ray cluster has a GPU; use --device cpu or auto.")
-    return ["cuda"] * (jobs or gpus) if gpus else ["cpu"] * (jobs or max(1, int(have.get("CPU", 1))))
+    return ["cuda"] * (jobs or gpus) if gpus else ["cpu"] * (jobs or max(1, int(resources.get("CPU", 1))))
 
 
 def check_room(need: Need) -> None:
@@ -183,19 +183,19 @@ def on_ray(
     """
     name = name or uuid.uuid4().hex
     ray, order = import_ray(), _order(lab, places[0], plugins, retry, jobs, need, silence)
-    left = {t.run.key: t for t in tasks}
-    while left:
-        actor = _supervisor(order, name, list(left.values()))
+    unfinished = {t.run.key: t for t in tasks}
+    while unfinished:
+        actor = _supervisor(order, name, list(unfinished.values()))
         try:
             yield HandedOver()
             for event in _listen(actor):
-                if event.key in left:
+                if event.key in unfinished:
                     yield event
                 if event.ends:
-                    left.pop(event.key, None)
+                    unfinished.pop(event.key, None)
                 if isinstance(event, Broken):
                     raise SaccadeError(event.reason)
-                if not left:
+                if not unfinished:
                     break
             else:
                 return  # it was asked to stop
@@ -256,17 +256,24 @@ def _order(
     silence: float,
 ) -> Order:
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    ours = {k: v for k, v in os.environ.items() if k.startswith("SACCADE_")}
+    settings = {k: v for k, v in os.environ.items() if k.startswith("SACCADE_")}
     files = tuple(str(Path(p).resolve()) for p in plugins)
     return Order(
-        str(lab.root.resolve()), place, files, retry, jobs or 0, need, silence, {**launch.ALLOCATOR, **threads, **ours}
+        str(lab.root.resolve()),
+        place,
+        files,
+        retry,
+        jobs or 0,
+        need,
+        silence,
+        {**launch.ALLOCATOR, **threads, **settings},
     )
 
 
 def _supervisor(order: Order, name: str, tasks: Sequence[Task]) -> Any:
     """The one of this name, started if there is none, with these tasks among its own."""
     ray = import_ray()
-    life: dict[str, Any] = {} if _own else {"lifetime": "detached", "max_restarts": -1}
+    lifetime: dict[str, Any] = {} if _own else {"lifetime": "detached", "max_restarts": -1}
     # Near the command, if it can be: that node was not chosen for being cheap to lose.
     near = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
         ray.get_runtime_context().get_node_id(), soft=True
@@ -278,17 +285,17 @@ def _supervisor(order: Order, name: str, tasks: Sequence[Task]) -> Any:
         num_cpus=0,
         max_concurrency=8,
         scheduling_strategy=near,
-        **life,
+        **lifetime,
     )
-    asked, mark = [plain(t) for t in tasks], digest(sorted(t.run.key for t in tasks))
+    task_values, mark = [plain(t) for t in tasks], digest(sorted(t.run.key for t in tasks))
     for _ in range(10):
         try:
             ray.get_actor(name, namespace=NAMESPACE)
         except ValueError:
-            Lab(order.lab).put_work(name, asked)
+            Lab(order.lab).put_work(name, task_values)
         actor = kind.remote(plain(order), name, mark)
         try:
-            if ray.get(actor.began_with.remote(mark)) or ray.get(actor.add.remote(asked)):
+            if ray.get(actor.began_with.remote(mark)) or ray.get(actor.add.remote(task_values)):
                 return actor
             ray.kill(actor)  # it has ended and only waited for readers
         except ray.exceptions.RayTaskError as error:

@@ -1,4 +1,4 @@
-"""What workers tell their launcher and launchers tell their reader: dataclasses here, JSON between processes."""
+"""What workers report to their launcher and launchers to their reader: dataclasses here, JSON between processes."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class Event:
     @classmethod
     def parse(cls, values: Mapping[str, Any]) -> Self:
         """The event that `plain()` was made from. Whatever else a process printed is a ValueError."""
-        made = _kinds.get(values.get("event", "")) if isinstance(values, Mapping) else None
-        if made is None or not issubclass(made, cls):
+        event_class = _kinds.get(values.get("event", "")) if isinstance(values, Mapping) else None
+        if event_class is None or not issubclass(event_class, cls):
             raise ValueError(f"not an event: {values!r:.80}")
-        return made(**{f.name: values[f.name] for f in dataclasses.fields(made) if f.name in values})
+        return event_class(**{f.name: values[f.name] for f in dataclasses.fields(event_class) if f.name in values})
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from saccade.spec import Probe, Recipe, Run
 # Measured by `python -m benchmarks.lab` (docs/performance.md); one figure each, as they enter a sum of many.
 DISPATCH = 0.004  # seconds of the supervisor per run
 REQUESTS = 6  # to a shared folder's server per file: look up, make, write, flush, close, rename
-SIMULATED = 2_000_000  # runs; beyond, the simulation of so many is drawn out
+SIMULATED = 2_000_000  # runs; of more, this many are simulated and the result is scaled up
 SAVE_EVERY = 15.0
 RESTART = 60.0  # seconds until a lost node's runs continue elsewhere
 
@@ -70,18 +70,18 @@ class Forecast:
 def measure(lab: Lab, seconds: Sequence[float]) -> Figures:
     """Overhead, index and size from a lab that has finished runs, else from a few made up for the purpose."""
     overhead = _write_some()
-    known = index.of(lab) if (lab.root / "runs").is_dir() else None
-    if known is not None:
+    lab_index = index.of(lab) if (lab.root / "runs").is_dir() else None
+    if lab_index is not None:
         try:
-            done = known.refresh()
-            if done.runs:
+            refreshed = lab_index.refresh()
+            if refreshed.runs:
                 some = lab.keys()[:200]
                 files = sum(sum(1 for p in lab.folder(key).rglob("*") if p.is_file()) for key in some) / len(some)
-                size = known.database.execute("SELECT avg(bytes) FROM runs WHERE outcome <> ''").fetchone()[0]
+                size = lab_index.database.execute("SELECT avg(bytes) FROM runs WHERE outcome <> ''").fetchone()[0]
                 if size:
                     return Figures(tuple(seconds), overhead.overhead, overhead.index, float(size), files)
         finally:
-            known.close()
+            lab_index.close()
     return Figures(tuple(seconds), overhead.overhead, overhead.index, overhead.bytes, overhead.files)
 
 
@@ -103,10 +103,10 @@ def _write_some(n: int = 20) -> Figures:
                 lab.put_rows(run.key, Probe(name), 1, rows, bytes(1000))
             lab.finish(run.key, {"outcome": "finished", "reason": "", "seconds": 1.0, "step": 1}, weights)
             lease.release()
-        spent = (time.perf_counter() - began) / n
-        _, size, done = index.status(lab)
+        seconds_per_run = (time.perf_counter() - began) / n
+        _, size, refreshed = index.status(lab)
         files = sum(1 for p in (Path(folder) / "runs").rglob("*") if p.is_file())
-    return Figures((), spent, done.seconds / n, size / n, files / n)
+    return Figures((), seconds_per_run, refreshed.seconds / n, size / n, files / n)
 
 
 def simulate(figures: Figures, sweep: Sweep, seed: int = 0) -> Forecast:
@@ -150,13 +150,13 @@ def simulate(figures: Figures, sweep: Sweep, seed: int = 0) -> Forecast:
 
 def _disturbed(seconds: float, life: float, draw: random.Random) -> tuple[float, float]:
     """How long a run takes on nodes that may be lost, and how much of that is done twice."""
-    took = twice = 0.0
-    while (lost := draw.expovariate(1 / life)) < seconds:
-        saved = lost - lost % SAVE_EVERY
-        took += lost + RESTART
-        twice += lost - saved
+    took = repeated = 0.0
+    while (lost_at := draw.expovariate(1 / life)) < seconds:
+        saved = lost_at - lost_at % SAVE_EVERY
+        took += lost_at + RESTART
+        repeated += lost_at - saved
         seconds -= saved
-    return took + seconds, twice
+    return took + seconds, repeated
 
 
 LIMITS = {

@@ -40,8 +40,8 @@ def described(run: Run) -> dict[str, Any]:
 
 def of_probe(probe: Probe) -> str:
     """What a measurement rests on beyond the probe's version; empty for built-in probes on built-in data."""
-    found = {"code": code_of("probe", probe.name), "content": _folders(probe.settings.values())}
-    return digest(found) if any(found.values()) else ""
+    parts = {"code": code_of("probe", probe.name), "content": _folders(probe.settings.values())}
+    return digest(parts) if any(parts.values()) else ""
 
 
 def code_of(kind: str, name: str) -> str:
@@ -60,14 +60,14 @@ def _files_of(function: Callable[..., Any]) -> list[Path]:
     file = getattr(sys.modules.get(function.__module__), "__file__", None) or inspect.getsourcefile(function)
     if file is None or not Path(file).is_file():
         return []  # typed into an interpreter or a notebook
-    found: list[Path] = []
+    files: list[Path] = []
     waiting = [Path(file).resolve()]
     while waiting:
-        here = waiting.pop(0)
-        if here not in found:
-            found.append(here)
-            waiting += _local_imports(here)
-    return found[:1] + sorted(found[1:])
+        path = waiting.pop(0)
+        if path not in files:
+            files.append(path)
+            waiting += _local_imports(path)
+    return files[:1] + sorted(files[1:])
 
 
 def _local_imports(file: Path) -> Iterator[Path]:
@@ -101,12 +101,12 @@ def _local(file: Path, name: str) -> Path | None:
     return None if installed or path.suffix != ".py" else path
 
 
-def _sources(thing: Any, seen: set[str]) -> Iterator[str]:
+def _sources(thing: Any, visited: set[str]) -> Iterator[str]:
     """Source of a function or class from an interpreter, and of what it names in the same place."""
     name = getattr(thing, "__qualname__", "")
-    if name in seen:
+    if name in visited:
         return
-    seen.add(name)
+    visited.add(name)
     try:
         text = inspect.getsource(thing)
     except (OSError, TypeError):
@@ -114,11 +114,11 @@ def _sources(thing: Any, seen: set[str]) -> Iterator[str]:
             f"the source of {name} cannot be read and its runs not be named; put it into a file."
         ) from None
     yield text
-    around = vars(sys.modules[thing.__module__])
+    namespace = vars(sys.modules[thing.__module__])
     for node in ast.walk(ast.parse(inspect.cleandoc("if True:\n" + text) if text.startswith(" ") else text)):
-        other = around.get(node.id) if isinstance(node, ast.Name) else None
+        other = namespace.get(node.id) if isinstance(node, ast.Name) else None
         if getattr(other, "__module__", None) == thing.__module__ and callable(other):
-            yield from _sources(other, seen)
+            yield from _sources(other, visited)
 
 
 def content_of(data: str, args: Mapping[str, Any]) -> dict[str, str]:
@@ -131,22 +131,22 @@ def content_of(data: str, args: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _folders(values: Any) -> dict[str, str]:
-    found: dict[str, str] = {}
+    checksums: dict[str, str] = {}
     for value in values:
         if isinstance(value, (tuple, list)):
-            found |= _folders(value)
+            checksums |= _folders(value)
         elif isinstance(value, str) and value and Path(value).expanduser().is_dir():
-            found[value] = checksum(Path(value).expanduser().resolve())
-    return found
+            checksums[value] = checksum(Path(value).expanduser().resolve())
+    return checksums
 
 
 def checksum(folder: Path) -> str:
     """Of names and contents of all files below. Contents are read again only when size or time of a file changed."""
-    known = _Checksums()
+    checksums = _Checksums()
     listed = []
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
-        listed.append([path.relative_to(folder).as_posix(), known.of(path)])
-    known.keep()
+        listed.append([path.relative_to(folder).as_posix(), checksums.of(path)])
+    checksums.keep()
     return digest(listed, 32)
 
 
@@ -165,11 +165,11 @@ class _Checksums:
 
     def of(self, path: Path) -> str:
         stat = path.stat()
-        kept = self.known.get(str(path))
-        if kept is None or kept[:2] != [stat.st_size, stat.st_mtime_ns]:
-            kept = [stat.st_size, stat.st_mtime_ns, hashlib.sha256(path.read_bytes()).hexdigest()]
-            self.known[str(path)] = kept
-        return str(kept[2])
+        entry = self.known.get(str(path))
+        if entry is None or entry[:2] != [stat.st_size, stat.st_mtime_ns]:
+            entry = [stat.st_size, stat.st_mtime_ns, hashlib.sha256(path.read_bytes()).hexdigest()]
+            self.known[str(path)] = entry
+        return str(entry[2])
 
     def keep(self) -> None:
         if json.dumps(self.known, sort_keys=True) != self.before:

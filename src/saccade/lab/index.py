@@ -24,8 +24,8 @@ from saccade.lab.store import Lab, size_of
 from saccade.spec import DamagedFile, Probe
 
 VERSION = 1
-RACY = 3_000_000_000  # nanoseconds: a folder that was changed just now may be changed again within its time's grain
-MANY = 1000  # folders to read that are worth a word
+RACY = 3_000_000_000  # nanoseconds: a folder changed just now may change again without a new time
+MANY = 1000  # folders to read from which on the user is told
 PATIENCE = 10  # seconds to wait for another command that writes to the same index
 BATCH = 2000  # rows of one statement
 
@@ -92,8 +92,8 @@ class Index:
             (version,) = database.execute("PRAGMA user_version").fetchone()
             if version == 0:
                 with _transaction(database):
-                    (made,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
-                    for statement in SCHEMA.strip().split(";\n") if not made else ():
+                    (table_count,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+                    for statement in SCHEMA.strip().split(";\n") if not table_count else ():
                         database.execute(statement)
                     database.execute(f"PRAGMA user_version = {VERSION}")
             elif version != VERSION:
@@ -122,24 +122,24 @@ class Index:
 
     def _refresh(self, began: float) -> Refreshed:
         now = time.time_ns()
-        found = _folders(self.lab.root / "runs")
-        known = dict(self.database.execute("SELECT key, changed FROM runs"))
-        fresh = [key for key, changed in found.items() if known.get(key) != changed]
-        gone = [(key,) for key in known if key not in found]
-        if fresh or gone:
+        folders = _folders(self.lab.root / "runs")
+        indexed = dict(self.database.execute("SELECT key, changed FROM runs"))
+        to_read = [key for key, changed in folders.items() if indexed.get(key) != changed]
+        removed = [(key,) for key in indexed if key not in folders]
+        if to_read or removed:
             with _transaction(self.database):
-                for key in fresh:
-                    changed = found[key]
+                for key in to_read:
+                    changed = folders[key]
                     if abs(now - changed) < RACY:
                         changed = -1  # looked at again next time
                     outcome, size, leased = _read(self.lab, key)
                     self.database.execute(
                         "INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?)", (key, changed, outcome, size, leased)
                     )
-                self.database.executemany("DELETE FROM runs WHERE key = ?", gone)
-                dropped = [*gone, *((key,) for key in fresh if key in known)]
+                self.database.executemany("DELETE FROM runs WHERE key = ?", removed)
+                dropped = [*removed, *((key,) for key in to_read if key in indexed)]
                 self.database.executemany("DELETE FROM documents WHERE key = ?", dropped)
-        return Refreshed(len(found), len(fresh), time.perf_counter() - began)
+        return Refreshed(len(folders), len(to_read), time.perf_counter() - began)
 
     def counts(self, keys: Sequence[str] | None = None) -> dict[str, int]:
         """Runs by outcome; those without one are `running` or `waiting`. Keys that the lab lacks are waiting."""
@@ -149,10 +149,10 @@ class Index:
             counts.update(rows)
             open_ones = self.database.execute("SELECT key, leased FROM runs WHERE outcome = ''").fetchall()
         else:
-            of = {key: (outcome, leased) for key, outcome, leased in self._rows_of(keys)}
+            states = {key: (outcome, leased) for key, outcome, leased in self._rows_of(keys)}
             open_ones = []
             for key in keys:
-                outcome, leased = of.get(key, ("", 0))
+                outcome, leased = states.get(key, ("", 0))
                 if outcome:
                     counts[outcome] = counts.get(outcome, 0) + 1
                 else:
@@ -169,23 +169,23 @@ class Index:
 
     def document(self, key: str, name: str, read: Callable[[], T]) -> T:
         """A document of a run, from here or else by `read`, which is then remembered. Only finished runs are kept."""
-        found = self.database.execute("SELECT body FROM documents WHERE key = ? AND name = ?", (key, name)).fetchone()
-        if found is not None:
-            document: T = json.loads(zlib.decompress(found[0]))
+        row = self.database.execute("SELECT body FROM documents WHERE key = ? AND name = ?", (key, name)).fetchone()
+        if row is not None:
+            document: T = json.loads(zlib.decompress(row[0]))
             return document
-        made = read()
+        content = read()
         settled = self.database.execute(
             "SELECT 1 FROM runs WHERE key = ? AND outcome <> '' AND changed > 0", (key,)
         ).fetchone()
         if settled:
-            self.fresh.append((key, name, zlib.compress(json.dumps(made).encode())))
-        return made
+            self.fresh.append((key, name, zlib.compress(json.dumps(content).encode())))
+        return content
 
     def _rows_of(self, keys: Sequence[str]) -> Iterator[tuple[str, str, int]]:
         for i in range(0, len(keys), BATCH):
-            some = keys[i : i + BATCH]
-            marks = ",".join("?" * len(some))
-            yield from self.database.execute(f"SELECT key, outcome, leased FROM runs WHERE key IN ({marks})", some)
+            batch = keys[i : i + BATCH]
+            marks = ",".join("?" * len(batch))
+            yield from self.database.execute(f"SELECT key, outcome, leased FROM runs WHERE key IN ({marks})", batch)
 
     def _alive(self, key: str) -> bool:
         """Whether somebody works on it. Another machine's sign of life is compared with the one seen last time."""
@@ -195,9 +195,9 @@ class Index:
             return False
         if sight.body.get("machine") == lease.machine():
             return True
-        seen = self.database.execute("SELECT token, beat, since FROM sights WHERE key = ?", (key,)).fetchone()
-        if seen is not None and seen[:2] == (sight.token, sight.beat):
-            return time.time() - float(seen[2]) < lease.DEAD_AFTER
+        last_sight = self.database.execute("SELECT token, beat, since FROM sights WHERE key = ?", (key,)).fetchone()
+        if last_sight is not None and last_sight[:2] == (sight.token, sight.beat):
+            return time.time() - float(last_sight[2]) < lease.DEAD_AFTER
         with contextlib.suppress(sqlite3.DatabaseError):
             self.database.execute(
                 "INSERT OR REPLACE INTO sights VALUES (?, ?, ?, ?)", (key, sight.token, sight.beat, time.time())
@@ -273,9 +273,9 @@ def reading(lab: Lab, say: Callable[[str], None] = lambda line: None) -> Iterato
     """The lab for a report or a table. `say` is called when many folders had to be read."""
     index = of(lab)
     try:
-        done = index.refresh()
-        if done.read >= MANY:
-            say(done.sentence())
+        refreshed = index.refresh()
+        if refreshed.read >= MANY:
+            say(refreshed.sentence())
         yield Indexed(lab, index)
     finally:
         index.close()
@@ -285,7 +285,7 @@ def status(lab: Lab, keys: Sequence[str] | None = None) -> tuple[Mapping[str, in
     """Counts, bytes on disk, and what it took to know."""
     index = of(lab)
     try:
-        done = index.refresh()
-        return index.counts(keys), index.bytes(), done
+        refreshed = index.refresh()
+        return index.counts(keys), index.bytes(), refreshed
     finally:
         index.close()

@@ -25,7 +25,7 @@ class Joined:
     like: str  # the planned arm whose tasks it repeats
 
 
-def read(given: Sequence[str], tasks: Sequence[Task], like: str = "") -> tuple[Joined, ...]:
+def read(sources: Sequence[str], tasks: Sequence[Task], like: str = "") -> tuple[Joined, ...]:
     """What `--also` and `--like` name. Without --like, the planned arm that was asked the most, the first of these."""
     tasks = [t for t in tasks if not t.run.is_fact]
     arms = list(dict.fromkeys(t.arm for t in tasks))
@@ -35,8 +35,8 @@ def read(given: Sequence[str], tasks: Sequence[Task], like: str = "") -> tuple[J
             raise SaccadeError(suggest("arm of this study to train like", like, arms))
         like = near
     like = like or max(arms, key=lambda arm: sum(t.arm == arm for t in tasks))
-    found: list[Joined] = []
-    for source in given:
+    arms_joined: list[Joined] = []
+    for source in sources:
         path, colon, function = source.rpartition(":")
         if colon and path.endswith(".py"):
             one = Joined(f"{Path(path).name}:{function}", source, registry.adopt(source), like)
@@ -45,10 +45,10 @@ def read(given: Sequence[str], tasks: Sequence[Task], like: str = "") -> tuple[J
         else:
             name = registry.card("model", source).name
             one = Joined(name, source, name, like)
-        if one.arm in {*arms, *(other.arm for other in found)}:
+        if one.arm in {*arms, *(other.arm for other in arms_joined)}:
             raise SaccadeError(f"--also {source}: the study has an arm {one.arm} already; give each model once.")
-        found.append(one)
-    return tuple(found)
+        arms_joined.append(one)
+    return tuple(arms_joined)
 
 
 def pairs(planned: Sequence[Task], one: Joined) -> list[tuple[Task, Task]]:
@@ -63,15 +63,15 @@ def pairs(planned: Sequence[Task], one: Joined) -> list[tuple[Task, Task]]:
 
 def in_place(planned: Table, own: Table, one: Joined, paired: Sequence[tuple[Task, Task]]) -> Table:
     """The planned rows with those of the joined arm in place of the arm that it stands beside."""
-    said: dict[str, Mapping[str, Any]] = {
+    fields_by_run: dict[str, Mapping[str, Any]] = {
         beside.run.key: {**plain(task.run.model_args), "arm": task.arm, "model": task.run.model}
         for task, beside in paired
     }
 
     def swapped(rows: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
-        kept = [r for r in rows if r["arm"] != one.like]
+        other_rows = [r for r in rows if r["arm"] != one.like]
         # A condition that a probe measured at wins over an argument of the same name, as in `table.record`.
-        return (*kept, *({**said[r["run"]], **r, **_named(said[r["run"]])} for r in new))
+        return (*other_rows, *({**fields_by_run[r["run"]], **r, **_named(fields_by_run[r["run"]])} for r in new))
 
     return Table(swapped(planned.rows, own.rows), swapped(planned.gaps, own.gaps), swapped(planned.faults, own.faults))
 

@@ -163,7 +163,7 @@ def local(
     retry: bool = False,
     silence: float = 0.0,
 ) -> Generator[Event, None, None]:
-    """Do all tasks on this machine, in the order given. On Ctrl-C the workers save before it is raised on.
+    """Do all tasks on this machine, in the order given. On Ctrl-C the workers save before it is raised again.
 
     A worker that has a task and sends no event for `silence` seconds is ended as if it had died; 0: never.
     """
@@ -183,10 +183,10 @@ def local(
                     worker.heard = time.monotonic()
                     once_more = retry and not fatal & worker.tasks.keys()
                     worker.send({"do": "perform", "tasks": [plain(t) for t in some], "retry": once_more})
-            for key, (late, again) in list(elsewhere.items()):
-                if time.monotonic() > again:
+            for key, (busy_task, next_look) in list(elsewhere.items()):
+                if time.monotonic() > next_look:
                     del elsewhere[key]
-                    pending.append(late)
+                    pending.append(busy_task)
             for worker in workers:
                 if silence and worker.tasks and time.monotonic() - worker.heard > silence:
                     worker.silent = silence
@@ -219,8 +219,8 @@ def local(
 
 def silence_of(seconds: Iterable[float]) -> float:
     """How long a worker may send no event, from what its runs should take; a single probe may be most of a run."""
-    if chosen := os.environ.get("SACCADE_SILENCE"):
-        return float(chosen)
+    if setting := os.environ.get("SACCADE_SILENCE"):
+        return float(setting)
     return max(1800.0, 10 * max(seconds, default=0.0))
 
 
@@ -293,25 +293,25 @@ def give_up(lab: Lab, task: Task, reason: str, probing: tuple[str, float]) -> Se
     return events
 
 
-def _check_start(worker: Worker, before: int) -> bool:
+def _check_start(worker: Worker, earlier_failures: int) -> bool:
     """Whether a worker died before it was ready. Trying again for ever would loop, but one that was killed is replaced.
 
-    A worker that ends by itself there met what the next one will meet too.
+    A worker that ended by itself failed for a reason that would stop the next one too.
     """
     _hang_up(worker)
     if worker.tasks or worker.waiting:
         return False
     code = worker.process.wait()
-    if code >= 0 or before >= RETRIES:
-        killed = f" ({before + 1} were killed at their start, the last by signal {-code})" if code < 0 else ""
-        raise SaccadeError(f"a worker process could not start{killed}: {_last_message(worker)}")
+    if code >= 0 or earlier_failures >= RETRIES:
+        count = f" ({earlier_failures + 1} were killed at their start, the last by signal {-code})" if code < 0 else ""
+        raise SaccadeError(f"a worker process could not start{count}: {_last_message(worker)}")
     return True
 
 
 def _fatal(lab: Lab, task: Task, probe_key: str, share: float) -> list[Probe]:
     """The probe that a worker died of; all that are left where it died before it named one."""
-    left = [p for p in task.probes if lab.rows(task.run.key, p, share) is None]
-    return [p for p in left if p.key == probe_key] or left
+    unmeasured = [p for p in task.probes if lab.rows(task.run.key, p, share) is None]
+    return [p for p in unmeasured if p.key == probe_key] or unmeasured
 
 
 def _last_message(worker: Worker) -> str:

@@ -38,7 +38,7 @@ WIDTH = 12  # digits of the counter
 NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EACCES)
 
 _seen: dict[str, tuple[str, str, float]] = {}  # path -> token, sign of life, when it was first seen so
-_dead: set[str] = set()  # tokens whose holders somebody saw die
+_dead: set[str] = set()  # tokens whose holders are known to be dead
 purpose = ""  # what this process works for, written into its leases: a supervisor knows its own tasks by it
 
 
@@ -167,7 +167,7 @@ def _link(path: Path, there: Callable[[], bool]) -> Lease | None:
         try:
             os.link(draft, path)
         except FileExistsError:
-            pass  # or the first of two requests made it, and the answer to the second is what came
+            pass  # or the first of two requests made the link, and this is the answer to the second
         except OSError as error:
             if error.errno not in NO_LINKS:
                 raise
@@ -183,7 +183,7 @@ def _link(path: Path, there: Callable[[], bool]) -> Lease | None:
 
 
 def _exclusive(path: Path, content: bytes) -> None:
-    """Where the file system has no hard links: the next best."""
+    """Where the file system has no hard links: the best substitute."""
     with contextlib.suppress(FileExistsError):
         handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
         with open(handle, "wb") as out:
@@ -208,16 +208,16 @@ def _open(path: Path, token: str, offset: int, there: Callable[[], bool]) -> Lea
 
 
 def _remove_dead(path: Path, sight: Sight) -> bool:
-    """Take a dead lease away. Who may do so is settled by a link that names the dead one, so that none is taken away
-    by somebody who looked a moment ago and means its predecessor."""
-    right = path.with_name(f".lease.{hashlib.sha256(sight.token.encode()).hexdigest()[:32]}.tmp")
-    grave = path.with_name(f".lease.{uuid.uuid4().hex}.tmp")
+    """Remove a dead lease. A link that names it decides who may: a process that looked earlier must not remove the
+    lease that came after it."""
+    link = path.with_name(f".lease.{hashlib.sha256(sight.token.encode()).hexdigest()[:32]}.tmp")
+    removed_path = path.with_name(f".lease.{uuid.uuid4().hex}.tmp")
     try:
-        os.link(path, right)
+        os.link(path, link)
     except FileExistsError:
-        taken = look(right)
-        if taken is not None and not alive(right, Sight({"token": "right", "host": "any"}, taken.beat)):
-            right.unlink(missing_ok=True)  # its owner is dead as well
+        other_link = look(link)
+        if other_link is not None and not alive(link, Sight({"token": "right", "host": "any"}, other_link.beat)):
+            link.unlink(missing_ok=True)  # its owner is dead as well
         return False
     except FileNotFoundError:
         return True
@@ -228,12 +228,12 @@ def _remove_dead(path: Path, sight: Sight) -> bool:
         now = look(path)
         if now is None or now.token != sight.token:
             return now is None
-        os.rename(path, grave)
-        grave.unlink()
+        os.rename(path, removed_path)
+        removed_path.unlink()
     except FileNotFoundError:
         pass
     finally:
-        right.unlink(missing_ok=True)
+        link.unlink(missing_ok=True)
     return True
 
 

@@ -14,21 +14,24 @@ import saccade
 @functools.cache
 def software() -> dict[str, Any]:
     """Version, and for a checkout its commit and whether files differ from it."""
-    here = Path(saccade.__file__).parent
-    commit = _git(here, "rev-parse", "--short=12", "HEAD")
-    tracked = bool(commit) and bool(_git(here, "ls-files", "__init__.py"))  # not a wheel inside someone's repository
-    found: dict[str, Any] = {"saccade": saccade.__version__}
+    package = Path(saccade.__file__).parent
+    commit = _git(package, "rev-parse", "--short=12", "HEAD")
+    tracked = bool(commit) and bool(_git(package, "ls-files", "__init__.py"))  # not a wheel inside someone's repository
+    facts: dict[str, Any] = {"saccade": saccade.__version__}
     if tracked:
-        found |= {"commit": commit, "clean": not _git(here, "status", "--porcelain", "--untracked-files=no", "--", ".")}
-    return found
+        facts |= {
+            "commit": commit,
+            "clean": not _git(package, "status", "--porcelain", "--untracked-files=no", "--", "."),
+        }
+    return facts
 
 
 def describe() -> str:
     """As in `0.1.0 at 3f9a1c02b7de, changed`."""
-    made = software()
-    text = str(made["saccade"])
-    if "commit" in made:
-        text += f" at {made['commit']}" + ("" if made["clean"] else ", changed")
+    facts = software()
+    text = str(facts["saccade"])
+    if "commit" in facts:
+        text += f" at {facts['commit']}" + ("" if facts["clean"] else ", changed")
     return text
 
 
@@ -43,7 +46,7 @@ def cpu() -> str:
 
 def _git(folder: Path, *words: str) -> str:
     try:
-        ran = subprocess.run(
+        process = subprocess.run(
             ["git", "-C", str(folder), *words],
             capture_output=True,
             encoding="utf-8",
@@ -53,4 +56,4 @@ def _git(folder: Path, *words: str) -> str:
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return ran.stdout.strip() if ran.returncode == 0 else ""
+    return process.stdout.strip() if process.returncode == 0 else ""

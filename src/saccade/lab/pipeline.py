@@ -140,10 +140,12 @@ class Session:
         return Results(whole, at, functools.cache(lambda: self._every_budget(whole)))
 
     def _every_budget(self, whole: Table) -> Table:
-        own = {t.run.key for t in self.planned}
+        own_keys = {t.run.key for t in self.planned}
         tables = [whole]
         for scale in () if self.recipe else SCALES:  # another recipe's largest budget is no goal for this one
-            others = [t for t in identity.identify(self.study.tasks(Scale(scale), self.chosen)) if t.run.key not in own]
+            others = [
+                t for t in identity.identify(self.study.tasks(Scale(scale), self.chosen)) if t.run.key not in own_keys
+            ]
             tables.append(plan.table_of(self.lab, [t for t in others if self.lab.done(t.run.key) is not None]))
         return join(tables)
 
@@ -191,11 +193,11 @@ class Session:
     def figure(self, name: str) -> FigureData:
         """The data of one figure of the report; `report.draw.save` draws it."""
         results = self.results()
-        drawn = document.figures_of(self.study, results.whole, self.verdicts(results), self.beside(results.whole))
-        known = {figure.name: data for figure, data in drawn}
-        if name not in known:
-            raise SaccadeError(suggest("figure", name, known))
-        return known[name]
+        figures = document.figures_of(self.study, results.whole, self.verdicts(results), self.beside(results.whole))
+        data_by_name = {figure.name: data for figure, data in figures}
+        if name not in data_by_name:
+            raise SaccadeError(suggest("figure", name, data_by_name))
+        return data_by_name[name]
 
 
 def open_session(
@@ -229,16 +231,16 @@ def open_session(
         tasks = tuple(t if t.run.is_fact else replace(t, run=_retrained(t.run, recipe)) for t in tasks)
     if like and not also:
         raise SaccadeError("--like names the arm that the models of --also are trained like; give --also too.")
-    more = joined.read(also, tasks, like) if also else ()
-    session = Session(study, scale, chosen, Lab(lab), tasks, only=only, also=more, recipe=Settings(recipe))
-    for task in (task for one in more for _, task in joined.pairs(tasks, one)):
+    joined_arms = joined.read(also, tasks, like) if also else ()
+    session = Session(study, scale, chosen, Lab(lab), tasks, only=only, also=joined_arms, recipe=Settings(recipe))
+    for task in (task for one in joined_arms for _, task in joined.pairs(tasks, one)):
         registry.check_args("model", task.run.model, task.run.model_args)
-    asked = seeding.read(session.home)
+    seed_choice = seeding.read(session.home)
     if seeds is not None:
         if not 1 <= seeds <= seeding.MOST:
             raise SaccadeError(f"--seeds must be 1 to {seeding.MOST}, not {seeds}.")
-        asked = replace(asked, fixed=(*(n for n in asked.fixed if n != seeds), seeds))
-    return session.with_seeds(asked)
+        seed_choice = replace(seed_choice, fixed=(*(n for n in seed_choice.fixed if n != seeds), seeds))
+    return session.with_seeds(seed_choice)
 
 
 def _check_names(task: Task) -> None:
@@ -251,12 +253,12 @@ def _check_names(task: Task) -> None:
 
 
 def _retrained(run: Run, recipe: Mapping[str, Any]) -> Run:
-    own = {f.name: getattr(run.recipe, f.name) for f in dataclasses.fields(run.recipe)}
-    return replace(run, recipe=recipe_of(own, recipe))
+    fields = {f.name: getattr(run.recipe, f.name) for f in dataclasses.fields(run.recipe)}
+    return replace(run, recipe=recipe_of(fields, recipe))
 
 
 def _look(n: int, alpha: float, verdict: Verdict, before: Verdict | None) -> str:
-    """The look that speaks; a claim whose runs did not grow has the same evidence as at the look before."""
+    """The look that decides; a claim whose runs did not grow has the same evidence as at the look before."""
     if verdict.p_adjusted is None or verdict.evidence is None or verdict.evidence.estimate.method == "exact":
         return ""
     same = before is not None and before.evidence == verdict.evidence
@@ -286,10 +288,10 @@ def fetch(tasks: Sequence[Task], say: Say, progress: sources.Progress = lambda d
         if name in sources.DRAWN:
             continue
         files = sources.verify(name)
-        for found in files:
-            if found.state == "damaged":
-                raise DamagedFile(f"{found.file} is damaged and was not used; repair it with `{found.remedy}`.")
-        if any(found.state == "missing" for found in files):
+        for finding in files:
+            if finding.state == "damaged":
+                raise DamagedFile(f"{finding.file} is damaged and was not used; repair it with `{finding.remedy}`.")
+        if any(finding.state == "missing" for finding in files):
             say(f"{name} is not here yet; fetching it")
             sources.fetch(name, report=lambda line: say(f"  {line}"), progress=progress)
 
@@ -297,23 +299,23 @@ def fetch(tasks: Sequence[Task], say: Say, progress: sources.Progress = lambda d
 def prepare(lab: Lab, tasks: Sequence[Task], how: How, say: Say = lambda _: None) -> plan.Plan:
     """The plan. Damaged runs stop it with their names unless they may be redone; stale ones are set aside."""
     lab.open()
-    found = plan.examine(lab, tasks, how.retry)
-    if found.damaged and not how.redo_damaged:
-        key, files = next(iter(found.damaged.items()))
-        more = f" (and {len(found.damaged) - 1} more runs)" if len(found.damaged) > 1 else ""
+    todo = plan.examine(lab, tasks, how.retry)
+    if todo.damaged and not how.redo_damaged:
+        key, files = next(iter(todo.damaged.items()))
+        more = f" (and {len(todo.damaged) - 1} more runs)" if len(todo.damaged) > 1 else ""
         raise DamagedFile(
             f"{lab.folder(key) / files[0]} is damaged{more}; nothing was used or changed. Add "
             "--redo-damaged to set such runs aside and do them again."
         )
-    for key, files in found.damaged.items():
+    for key, files in todo.damaged.items():
         say(f"run {key}: {', '.join(files)} damaged; set aside to {lab.set_aside(key, 'damaged')}")
-    for why in found.changed:
+    for why in todo.changed:
         say(f"{why}: trained again")
-    for key, why in found.stale.items():
+    for key, why in todo.stale.items():
         say(f"run {key} is stale ({why}); set aside to {lab.set_aside(key, 'stale')} and done again")
-    if found.damaged or found.stale:
-        found = plan.examine(lab, tasks, how.retry)
-    return found
+    if todo.damaged or todo.stale:
+        todo = plan.examine(lab, tasks, how.retry)
+    return todo
 
 
 @dataclass(frozen=True)
@@ -406,13 +408,13 @@ def run_until_decided(
     names: tuple[str, ...] = ()
     for n in looks:
         session = session.with_seeds(session.seeds.looking(n, names))
-        left = None if how.seconds is None else max(0.0, how.seconds - (time.monotonic() - began))
+        seconds_left = None if how.seconds is None else max(0.0, how.seconds - (time.monotonic() - began))
         planned = plan_work(session.lab, for_claims(session, claims), how, say)
         say(f"{session.study.name} ({session.scale}), look at {n} seeds   {planned.headline()}")
-        if not run(session, planned, replace(how, seconds=left)):
+        if not run(session, planned, replace(how, seconds=seconds_left)):
             return session
-        still, names = _lacking(session, claims)
-        say(f"  open for lack of seeds: {', '.join(still) or 'no claim'}")
+        open_claims, names = _lacking(session, claims)
+        say(f"  open for lack of seeds: {', '.join(open_claims) or 'no claim'}")
         if not names:
             return session
     return session
@@ -429,8 +431,8 @@ def plan_until_decided(
         say(f"look at {n} seeds")
         if planned.todo.todo or n == looks[-1]:
             break
-        still, names = _lacking(session, claims)
-        say(f"  open for lack of seeds: {', '.join(still) or 'no claim'}")
+        open_claims, names = _lacking(session, claims)
+        say(f"  open for lack of seeds: {', '.join(open_claims) or 'no claim'}")
         if not names:
             break
     return session, planned
@@ -439,10 +441,10 @@ def plan_until_decided(
 def _lacking(session: Session, claims: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
     """Claims that are open for lack of seeds, and the arms or groups that would get more: of `claims`, or of all."""
     table = plan.table_of(session.lab, session.planned)
-    still = [v.claim for v in session.verdicts() if v.wants_runs and (v.claim in claims or not claims)]
+    open_claims = [v.claim for v in session.verdicts() if v.wants_runs and (v.claim in claims or not claims)]
     group = seeding.group_of(session.planned)
-    wanted = {key for c in session.study.claims if c.id in still for key in groups_of(c, table, group)}
-    return still, seeding.names_of(wanted, session.design)
+    wanted = {key for c in session.study.claims if c.id in open_claims for key in groups_of(c, table, group)}
+    return open_claims, seeding.names_of(wanted, session.design)
 
 
 def still_open(session: Session, how: How) -> list[str]:
@@ -466,12 +468,12 @@ def register(session: Session) -> dict[str, str]:
 
 def facts(session: Session, table: Table | None = None) -> dict[str, Any]:
     """Environment, time and counts for the report; `table` are the session's rows where they have been read."""
-    lab, lasted = session.lab, wall.of_study(session.folder, parts=not session.only)
+    lab, times = session.lab, wall.of_study(session.folder, parts=not session.only)
     trained = [t for t in session.tasks if not t.run.is_fact]
     done = [d for d in (lab.done(t.run.key) for t in trained) if d is not None]
     described = [lab.described(t.run.key) for t in trained if lab.done(t.run.key) is not None]
-    seen = {json.dumps(f, sort_keys=True) for d in described for f in (d["facts"], *d.get("later", ()))}
-    environments = [json.loads(s) for s in sorted(seen)]
+    distinct_facts = {json.dumps(f, sort_keys=True) for d in described for f in (d["facts"], *d.get("later", ()))}
+    environments = [json.loads(s) for s in sorted(distinct_facts)]
     sets = plan.sets_of(session.tasks)
     return {
         "command": session.command(),
@@ -482,9 +484,9 @@ def facts(session: Session, table: Table | None = None) -> dict[str, Any]:
         "seeds": len({t.run.seed for t in trained}),
         "images seen": sorted({t.run.recipe.images for t in trained}),
         "training core seconds": round(sum(d["seconds"] for d in done), 1),
-        "wall seconds": round(lasted["seconds"], 1),
-        "jobs": lasted["jobs"],
-        "sittings": lasted["sittings"],
+        "wall seconds": round(times["seconds"], 1),
+        "jobs": times["jobs"],
+        "sittings": times["sittings"],
         # Not where this machine's copy is from: the report is then the same on one that has none. The checksums of what
         # the runs read stand among the environments.
         "data": {name: sources.status(name).about for name in sets},
@@ -498,7 +500,7 @@ MIXABLE = {"saccade", "commit", "clean", "torch", "cpu", "threads", "kernels", "
 
 
 def _remarks(session: Session, environments: Sequence[Mapping[str, Any]], table: Table) -> list[str]:
-    """What a reader must know before trusting one table: mixed makers, seeds added after a look."""
+    """What a reader must know before trusting one table: mixed versions or machines, seeds added after a look."""
     out = []
     for name in sorted(MIXABLE):
         values = sorted({str(e.get(name, "not recorded")) for e in environments})
@@ -547,16 +549,16 @@ def shortfall(session: Session, tasks: Sequence[Task], spent: bool = False) -> l
     `tasks` are those that were to be done. `spent`: a budget ended the work, so that runs without a result are no
     failure.
     """
-    lines, named = [], terminal.labels(session.tasks)
+    lines, labels = [], terminal.labels(session.tasks)
     for task in tasks:
         done = session.lab.done(plan.place_of(session.lab, task))
         if done is None and not spent:
-            lines.append(f"{named[task.run.key]}: it was not done")
+            lines.append(f"{labels[task.run.key]}: it was not done")
         elif done is not None and done["outcome"] == Outcome.FAILED:
-            lines.append(f"{named[task.run.key]} failed: {done['reason']}")
+            lines.append(f"{labels[task.run.key]} failed: {done['reason']}")
     planned = plan.table_of(session.lab, session.planned)  # what a joined model has not to be measured is no failure
-    asked = {task.run.key for task in tasks}  # a probe of an arm that no claim asked for is none either
-    lines += [f"{named[f['run']]}: {f['why']}" for f in planned.faults if f["run"] in asked]
+    asked_keys = {task.run.key for task in tasks}  # a probe of an arm that no claim asked for is none either
+    lines += [f"{labels[f['run']]}: {f['why']}" for f in planned.faults if f["run"] in asked_keys]
     return lines
 
 

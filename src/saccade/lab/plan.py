@@ -50,8 +50,8 @@ def examine(lab: Lab, tasks: Sequence[Task], retry: bool = False) -> Plan:
     faults: dict[str, list[str]] = {}
     for task in tasks:
         key = place_of(lab, task)
-        if bad := lab.damage(key):
-            damaged[key] = bad
+        if files := lab.damage(key):
+            damaged[key] = files
             parts["train"].append(task)
             continue
         done = lab.done(key)
@@ -103,16 +103,16 @@ def _changed(lab: Lab, tasks: Sequence[Task]) -> tuple[str, ...]:
 
 
 def _stale(lab: Lab, task: Task, done: Mapping[str, Any]) -> str:
-    """Why a finished run no longer answers for its specification; empty when it does."""
+    """Why a finished run no longer counts as the result of its specification; empty when it does."""
     run = task.run
     weightless = done.get("exported") and not run.is_fact
     if weightless and done["outcome"] == Outcome.FINISHED and unmeasured(lab, task):
         return "it came from an export without weights, and it lacks measurements that are wanted now"
-    trained = lab.described(place_of(lab, task))["facts"].get("versions", {})
+    trained_versions = lab.described(place_of(lab, task))["facts"].get("versions", {})
     for kind, name in run.parts:
         now = registry.card(kind, name).version
-        if kind in trained and trained[kind] != now:
-            return f"{kind} {name} is now version {now}, it was trained with version {trained[kind]}"
+        if kind in trained_versions and trained_versions[kind] != now:
+            return f"{kind} {name} is now version {now}, it was trained with version {trained_versions[kind]}"
     return ""
 
 
@@ -126,9 +126,9 @@ def unmeasured(lab: Lab, task: Task, share: float = 1.0, retry: bool = False) ->
         return []
     missing = []
     for probe in task.probes:
-        asked = share == 1 or registry.card("probe", probe.name).extra.get("milestones", True)
+        applies = share == 1 or registry.card("probe", probe.name).extra.get("milestones", True)
         failed = not retry and any(_current(probe, lab.failure(key, probe, at)) for at in (1.0, share))
-        if asked and not failed and not _current(probe, lab.rows(key, probe, share)):
+        if applies and not failed and not _current(probe, lab.rows(key, probe, share)):
             missing.append(probe)
     return missing
 
@@ -141,13 +141,13 @@ def _current(probe: Probe, document: Mapping[str, Any] | None) -> bool:
 
 def _faults(lab: Lab, task: Task) -> list[str]:
     """The probes of a task that failed as they are now, with the reason."""
-    found: dict[str, None] = {}
+    reasons: dict[str, None] = {}
     for share in (1.0, *MILESTONES):
         for probe in task.probes:
             failed = lab.failure(task.run.key, probe, share)
             if failed is not None and _current(probe, failed):
-                found[f"{probe.name}: {failed['reason']}"] = None
-    return list(found)
+                reasons[f"{probe.name}: {failed['reason']}"] = None
+    return list(reasons)
 
 
 def _still_to_measure(lab: Lab, task: Task, retry: bool = False) -> list[Probe]:
@@ -181,19 +181,19 @@ def table_of(lab: Lab, tasks: Sequence[Task], share: float = 1.0) -> Table:
             continue
         if done["outcome"] != Outcome.FINISHED:
             gaps.append(gap(task, f"{done['outcome']}: {done['reason']}"))
-        taken = 1.0 if task.run.is_fact or done["step"] <= share * task.run.recipe.steps else share
+        reached = 1.0 if task.run.is_fact or done["step"] <= share * task.run.recipe.steps else share
         for probe in task.probes:
-            document = lab.rows(key, probe, taken)
+            document = lab.rows(key, probe, reached)
             if document is not None:
                 rows.extend(records(task, document["rows"]))
-            elif done["outcome"] == Outcome.FINISHED and taken == 1:
+            elif done["outcome"] == Outcome.FINISHED and reached == 1:
                 failed = lab.failure(key, probe)
                 why = f"failed: {failed['reason']}" if failed else "not measured yet"
                 faults.append({**gap(task, f"probe {probe.name} {why}"), "probe": probe.name})
-        trained = None if task.run.is_fact else lab.rows(key, TRAINING)
-        if trained is not None:  # of the curve only what had happened by then
-            until = taken * task.run.recipe.images
-            rows.extend(records(task, (r for r in trained["rows"] if r["at"].get("images", 0) <= until)))
+        training_rows = None if task.run.is_fact else lab.rows(key, TRAINING)
+        if training_rows is not None:  # of the curve only what had happened by then
+            until = reached * task.run.recipe.images
+            rows.extend(records(task, (r for r in training_rows["rows"] if r["at"].get("images", 0) <= until)))
     return Table(tuple(rows), tuple(gaps), tuple(faults))
 
 
@@ -233,35 +233,37 @@ def price(
     kinds = {_kind(t.run, device, where): t for t in plan.todo if not t.run.is_fact}
     path = lab.root / "costs.json"
     try:
-        known: dict[str, Any] = dict(unseal(path).get("lines", {})) if path.exists() else {}
+        lines: dict[str, Any] = dict(unseal(path).get("lines", {})) if path.exists() else {}
     except DamagedFile:
-        known = {}  # derived and cheap: measured again
-    unknown = [k for k in kinds if "image_seconds" not in known.get(k, {})]
+        lines = {}  # derived and cheap: measured again
+    unknown = [k for k in kinds if "image_seconds" not in lines.get(k, {})]
     if unknown:
         measured = measure([kinds[k] for k in unknown], lab, device, plugins)
-        known |= dict(zip(unknown, measured, strict=True))
-        write_atomic(path, seal({"lines": known}))
+        lines |= dict(zip(unknown, measured, strict=True))
+        write_atomic(path, seal({"lines": lines}))
     training = {t.run.key for t in plan.train}
     settled = [t.run for t in plan.complete if t.run.recipe.settle]
-    ended = [(run, int(done["step"])) for run in settled if (done := lab.done(run.key))]
+    steps_of_finished = [(run, int(done["step"])) for run in settled if (done := lab.done(run.key))]
     seconds, bound = {}, False
     for task in plan.todo:
         if task.run.is_fact:
-            wanted = (registry.card("probe", p.name).extra["fact_seconds"] for p in unmeasured(lab, task, retry=True))
-            seconds[task.run.key] = float(sum(wanted))
+            probe_seconds = (
+                registry.card("probe", p.name).extra["fact_seconds"] for p in unmeasured(lab, task, retry=True)
+            )
+            seconds[task.run.key] = float(sum(probe_seconds))
             continue
-        each = known[_kind(task.run, device, where)]
+        line = lines[_kind(task.run, device, where)]
         recipe = task.run.recipe
-        step = each["step_seconds"] + each["image_seconds"] * recipe.batch
-        share = _expected_share(task.run, ended)
+        step = line["step_seconds"] + line["image_seconds"] * recipe.batch
+        share = _expected_share(task.run, steps_of_finished)
         train = recipe.steps * (share or 1.0) * step if task.run.key in training else 0.0
         bound |= train > 0 and share is None
-        seconds[task.run.key] = train + sum(map(answers, _to_measure(lab, task, training))) * each["answer_seconds"]
-    most = {n: max((known[k].get(n, 0.0) for k in kinds), default=0.0) for n in ("memory", "device_memory", "resident")}
+        seconds[task.run.key] = train + sum(map(answers, _to_measure(lab, task, training))) * line["answer_seconds"]
+    most = {n: max((lines[k].get(n, 0.0) for k in kinds), default=0.0) for n in ("memory", "device_memory", "resident")}
     return Cost(seconds, **most, bound=bound)
 
 
-def _expected_share(run: Run, ended: Sequence[tuple[Run, int]]) -> float | None:
+def _expected_share(run: Run, steps_of_finished: Sequence[tuple[Run, int]]) -> float | None:
     """Of its steps, what a run will take; None when its stopping rule decides and no run like it has finished.
 
     The mean over finished runs of the same model and data that are nearest: of the same size first, then by the number
@@ -274,9 +276,13 @@ def _expected_share(run: Run, ended: Sequence[tuple[Run, int]]) -> float | None:
         settings = {*run.data_args.items()} ^ {*other.data_args.items()}
         return other.model_args != run.model_args, abs(math.log(other.recipe.steps / run.recipe.steps)), len(settings)
 
-    alike = [(distance(r), step / r.recipe.steps) for r, step in ended if (r.model, r.data) == (run.model, run.data)]
-    nearest = min((d for d, _ in alike), default=None)
-    shares = [share for d, share in alike if d == nearest]
+    candidates = [
+        (distance(r), step / r.recipe.steps)
+        for r, step in steps_of_finished
+        if (r.model, r.data) == (run.model, run.data)
+    ]
+    nearest = min((d for d, _ in candidates), default=None)
+    shares = [share for d, share in candidates if d == nearest]
     return sum(shares) / len(shares) if shares else None
 
 

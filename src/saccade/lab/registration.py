@@ -64,15 +64,15 @@ def _is_entry(entry: Any) -> bool:
 
 
 def _is_claim(claim: Mapping[str, Any]) -> bool:
-    found = claim.get("estimate", {"rows": "", "value": [0.0] * 3})
+    estimate = claim.get("estimate", {"rows": "", "value": [0.0] * 3})
     return (
         isinstance(claim.get("declared"), Mapping)
         and isinstance(claim.get("test"), str)
-        and isinstance(found, Mapping)
-        and isinstance(found.get("rows"), str)
-        and isinstance(found.get("value"), list)
-        and len(found["value"]) == 3
-        and all(map(is_number, found["value"]))
+        and isinstance(estimate, Mapping)
+        and isinstance(estimate.get("rows"), str)
+        and isinstance(estimate.get("value"), list)
+        and len(estimate["value"]) == 3
+        and all(map(is_number, estimate["value"]))
     )
 
 
@@ -82,19 +82,19 @@ def review(study: Study, folder: Path, table: Table, finished: int) -> dict[str,
     Called before runs start and before verdicts are given. `finished` counts the runs that could have been seen.
     """
     entries = read(folder)
-    known: dict[str, Mapping[str, Any]] = {}
+    registered: dict[str, Mapping[str, Any]] = {}
     for entry in entries:
-        known.update(entry["claims"])
+        registered.update(entry["claims"])
     rows = digest(sorted(canonical(r) for r in table))
     fresh: dict[str, dict[str, Any]] = {}
     for claim in study.claims:
         now = {"declared": declared(claim), "test": _fingerprint(claim)}
-        before = known.get(claim.id)
+        before = registered.get(claim.id)
         if before is not None and before["declared"] == now["declared"]:
-            noted = before.get("estimate")
-            if noted is not None and noted["rows"] == rows:
-                changed = _moved(claim, noted["value"], table)
-            else:  # other rows answer differently by themselves: only the source can be compared
+            estimate = before.get("estimate")
+            if estimate is not None and estimate["rows"] == rows:
+                changed = _differs(claim, estimate["value"], table)
+            else:  # on other rows the estimate differs anyway: only the source can be compared
                 changed = before["test"] != now["test"]
             if not changed:
                 continue
@@ -116,15 +116,15 @@ def sentences(entries: Sequence[Entry], claims: Sequence[Claim]) -> dict[str, st
 
 
 def _sentence(entries: Sequence[Entry], claim: str) -> str:
-    of = [e for e in entries if claim in e["claims"]]
-    if not of:
+    versions = [e for e in entries if claim in e["claims"]]
+    if not versions:
         return "not registered"
-    last = of[-1]
+    last = versions[-1]
     if last["runs"] == 0:
         return f"registered before the runs ({last['date']}, saccade {last['version']})"
-    if len(of) == 1:
+    if len(versions) == 1:
         return f"registered after {last['runs']} runs ({last['date']}, saccade {last['version']})"
-    old, new = (e["claims"][claim]["declared"] for e in of[-2:])
+    old, new = (e["claims"][claim]["declared"] for e in versions[-2:])
     fields = [name for name in new if new[name] != old.get(name)] or ["test"]
     return f"changed after {last['runs']} runs ({last['date']}): {', '.join(fields)}"
 
@@ -139,14 +139,14 @@ def _fingerprint(claim: Claim) -> str:
 
 def _estimate(claim: Claim, table: Table) -> list[float] | None:
     try:
-        found = claim.evidence(table)
+        evidence = claim.evidence(table)
     except SaccadeError:
         return None
-    return [found.estimate.value, found.p, found.p_against]
+    return [evidence.estimate.value, evidence.p, evidence.p_against]
 
 
-def _moved(claim: Claim, before: Sequence[float], table: Table) -> bool:
-    """Whether the test answers otherwise than before on the same rows."""
+def _differs(claim: Claim, before: Sequence[float], table: Table) -> bool:
+    """Whether the test gives another estimate than before on the same rows."""
     now = _estimate(claim, table)
     return now is None or any(abs(a - b) > 1e-9 * max(1.0, abs(b)) for a, b in zip(now, before, strict=True))
 

@@ -35,8 +35,8 @@ class Seeds:
     def looking(self, n: int, names: Sequence[str]) -> Seeds:
         """With one more look, or with more names at a look that there was; no names are all arms."""
         looks = dict(self.looks)
-        known = looks.get(n, names)
-        looks[n] = tuple(sorted({*known, *names})) if known and names else ()
+        earlier_names = looks.get(n, names)
+        looks[n] = tuple(sorted({*earlier_names, *names})) if earlier_names and names else ()
         return replace(self, looks=tuple(sorted(looks.items())))
 
 
@@ -77,14 +77,14 @@ def with_seeds(tasks: Sequence[Task], n: int, names: Sequence[str] = (), fewer: 
     return tuple(out)
 
 
-def names_of(wanted: Set[str], tasks: Sequence[Task]) -> tuple[str, ...]:
+def names_of(group_keys: Set[str], tasks: Sequence[Task]) -> tuple[str, ...]:
     """These groups in as few names as there are: an arm whose groups are all among them is named as a whole."""
     arms: dict[str, set[str]] = {}
     for arm, run in groups_of(tasks):
         if not run.is_fact:
             arms.setdefault(arm, set()).add(run.key)
-    whole = {arm for arm, keys in arms.items() if keys <= wanted}
-    return tuple(sorted(whole | {key for arm in arms.keys() - whole for key in arms[arm] & wanted}))
+    complete_arms = {arm for arm, keys in arms.items() if keys <= group_keys}
+    return tuple(sorted(complete_arms | {key for arm in arms.keys() - complete_arms for key in arms[arm] & group_keys}))
 
 
 def read(folder: Path) -> Seeds:
@@ -92,15 +92,15 @@ def read(folder: Path) -> Seeds:
     path = folder / FILE
     if not path.exists():
         return Seeds()
-    kept = unseal(path)
+    document = unseal(path)
     try:
-        found = Seeds(tuple(kept["fixed"]), tuple((n, tuple(names)) for n, names in kept["looks"]))
-        right = all(isinstance(n, int) and 1 <= n <= MOST for n in (*found.fixed, *(n for n, _ in found.looks)))
+        seeds = Seeds(tuple(document["fixed"]), tuple((n, tuple(names)) for n, names in document["looks"]))
+        right = all(isinstance(n, int) and 1 <= n <= MOST for n in (*seeds.fixed, *(n for n, _ in seeds.looks)))
     except (KeyError, TypeError, ValueError):
         right = False
     if not right:
         raise DamagedFile(f"{path} does not say how many seeds were asked for; delete it and ask again with --seeds.")
-    return found
+    return seeds
 
 
 def write(folder: Path, seeds: Seeds) -> None:
@@ -120,13 +120,13 @@ def in_words(looks: Sequence[tuple[int, Sequence[str]]], tasks: Sequence[Task]) 
     steps = []
     for n, names in looks:
         if n in levels:
-            some = Counter(arm_of[name] for name in names if name in arm_of)
-            got = [name for name in names if name in arms]
-            got += [f"{arm} in {k} of {settings[arm]} settings" for arm, k in some.items()]
-            if names and not got:
+            counts = Counter(arm_of[name] for name in names if name in arm_of)
+            descriptions = [name for name in names if name in arms]
+            descriptions += [f"{arm} in {k} of {settings[arm]} settings" for arm, k in counts.items()]
+            if names and not descriptions:
                 continue
             every = "every arm, or the scale's own where these are more"
-            steps.append(f"{n} seeds for {'; '.join(sorted(got)) or every} (p below {levels[n]:g})")
+            steps.append(f"{n} seeds for {'; '.join(sorted(descriptions)) or every} (p below {levels[n]:g})")
     return (
         f"Seeds were added in looks: {', then '.join(steps)}. At each look all claims are judged, also those "
         "whose runs did not grow: their p is compared with the next level then. A claim has the verdict of the first "

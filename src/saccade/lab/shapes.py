@@ -29,7 +29,7 @@ def are_rows(rows: Any) -> bool:
 
 
 def _is_condition(value: Any) -> bool:
-    """One value, or a list of such; what is nested deeper tells no rows apart."""
+    """One value, or a list of such; what is nested deeper cannot distinguish rows."""
     return not any(isinstance(v, (list, Mapping)) for v in (value if isinstance(value, list) else [value]))
 
 

@@ -31,23 +31,26 @@ def tasks(
     plugins: tuple[str, ...] = ()
     if model.rpartition(":")[0].endswith(".py"):
         model, plugins = registry.adopt(model), (model,)
-    data, found = named(data, data_args)
+    data, data_settings = named(data, data_args)
     card, source = registry.card("model", model), registry.card("data", data)
     registry.check_args("model", model, model_args or {})
-    registry.check_args("data", data, found)
-    made = recipe if isinstance(recipe, Recipe) else recipe_of({"images": IMAGES}, recipe)
-    tested = ("test",) if "test" in source.splits else ()
-    splits = tuple(dict.fromkeys(("train", source.extra.get("watch", "test"), *tested)))
-    asked = tuple(_probe(p, splits) for p in probes)
-    for one in asked:
+    registry.check_args("data", data, data_settings)
+    run_recipe = recipe if isinstance(recipe, Recipe) else recipe_of({"images": IMAGES}, recipe)
+    test_splits = ("test",) if "test" in source.splits else ()
+    splits = tuple(dict.fromkeys(("train", source.extra.get("watch", "test"), *test_splits)))
+    parsed_probes = tuple(_probe(p, splits) for p in probes)
+    for one in parsed_probes:
         registry.check_args("probe", one.name, one.settings)
     planned = [
-        Task(Run(card.name, source.name, made, seed, Settings(model_args), Settings(found)), asked) for seed in seeds
+        Task(
+            Run(card.name, source.name, run_recipe, seed, Settings(model_args), Settings(data_settings)), parsed_probes
+        )
+        for seed in seeds
     ]
     return identity.identify(planned), plugins
 
 
-def _probe(asked: str | Probe, splits: tuple[str, ...]) -> Probe:
-    if isinstance(asked, Probe):
-        return asked
-    return Probe(asked, splits=splits) if asked == "accuracy" else Probe(registry.card("probe", asked).name)
+def _probe(probe: str | Probe, splits: tuple[str, ...]) -> Probe:
+    if isinstance(probe, Probe):
+        return probe
+    return Probe(probe, splits=splits) if probe == "accuracy" else Probe(registry.card("probe", probe).name)

@@ -48,8 +48,8 @@ def cache_folder() -> Path:
     """Where fetched sets and built kernels live: $SACCADE_DATA, or `saccade` in the platform's cache folder."""
     xdg = Path(os.environ.get("XDG_CACHE_HOME", ""))
     try:
-        if chosen := os.environ.get("SACCADE_DATA"):
-            return Path(chosen).expanduser()
+        if setting := os.environ.get("SACCADE_DATA"):
+            return Path(setting).expanduser()
         if xdg.is_absolute():  # the XDG standard says to ignore relative ones
             return xdg / "saccade"
         home = Path.home()
@@ -212,7 +212,7 @@ class Lab:
             self._await()
             try:
                 write_atomic(path, content)
-                if path.parent.parent.name != "runs":  # by its time an index sees that something in a run has changed
+                if path.parent.parent.name != "runs":  # an index sees by its time that something in a run has changed
                     with contextlib.suppress(OSError):
                         os.utime(path.parent.parent)
                 return
@@ -229,27 +229,27 @@ class Lab:
         (A client of a shared folder that makes a file there learns what else has changed in it.)
         """
         folder = self.folder(run.key)
-        taken: Lease | None = None
+        run_lease: Lease | None = None
         for _ in range(3):  # the folder may be set aside just now
             self._await()
             try:
                 folder.mkdir(exist_ok=True)
-                taken = lease.take(folder / "lease", self.is_there)
+                run_lease = lease.take(folder / "lease", self.is_there)
                 break
             except FileNotFoundError:
                 continue
             except OSError as error:
                 raise disk_error(error, folder / "lease") from error
-        if taken is not None:
+        if run_lease is not None:
             try:
                 if not (folder / "run.json").exists():
                     self._write(folder / "run.json", seal({"run": plain(run), "facts": facts}))
                 elif not (folder / "done.json").exists():
                     self._add_facts(run.key, facts)
             except SaccadeError:
-                taken.release()
+                run_lease.release()
                 raise
-        return taken
+        return run_lease
 
     def holds(self, lease: Lease) -> bool:
         """Whether this lease still counts; waits for a lab that has gone away."""
@@ -420,20 +420,20 @@ class Lab:
     def damage(self, key: str) -> list[str]:
         """Names of the files of a run that are missing or do not match their checksums; reads every byte."""
         folder = self.folder(key)
-        bad = [name for name in self._required(key) if not (folder / name).exists()]
+        damaged = [name for name in self._required(key) if not (folder / name).exists()]
         sealed = sorted([*folder.glob("rows/*.json"), *folder.glob("failures/*.json")])
         for path in [folder / "run.json", folder / "done.json", *sealed]:
             if path.exists():
                 try:
                     document = read_document(path)
                 except DamagedFile:
-                    bad.append(str(path.relative_to(folder)))
+                    damaged.append(str(path.relative_to(folder)))
                     continue
-                bad += self._attachments(folder, path, document)
+                damaged += self._attachments(folder, path, document)
         with contextlib.suppress(DamagedFile):
             self.load_state(key)
-            return bad
-        return [*bad, "state.sealed"]
+            return damaged
+        return [*damaged, "state.sealed"]
 
     def _required(self, key: str) -> list[str]:
         """What a run that is done must hold besides the files that done.json lists with their checksums.
@@ -450,11 +450,11 @@ class Lab:
 
     def _attachments(self, folder: Path, path: Path, document: Mapping[str, Any]) -> list[str]:
         name = str(path.relative_to(folder))
-        wanted = document.get("files", {}) if path.name == "done.json" else {}
-        if not all(INSIDE.fullmatch(file) for file in wanted):
+        checksums = document.get("files", {}) if path.name == "done.json" else {}
+        if not all(INSIDE.fullmatch(file) for file in checksums):
             return [name]  # a file from elsewhere says which files it has; it may not name others than its own
         if "each" in document:
-            wanted = {**wanted, f"each/{path.stem}.npz": document["each"]}
+            checksums = {**checksums, f"each/{path.stem}.npz": document["each"]}
         if path.name == "run.json":
             try:
                 intact = Run.parse(document["run"]).key == folder.name
@@ -463,7 +463,7 @@ class Lab:
             return [] if intact else ["run.json"]
         return [
             name
-            for name, checksum in wanted.items()
+            for name, checksum in checksums.items()
             if not (folder / name).is_file() or _sha(_bytes(folder / name)) != checksum
         ]
 
@@ -493,9 +493,9 @@ class Lab:
             elif other.done(key) is None:
                 result["unfinished"].append(key)
             elif (self.folder(key) / "done.json").exists():
-                whole = not self.damage(key)
-                result["already here" if whole else "damaged here"].append(key)
-                if whole and not dry_run:
+                intact = not self.damage(key)
+                result["already here" if intact else "damaged here"].append(key)
+                if intact and not dry_run:
                     self._merge_rows(other, key)
             else:
                 result["copied"].append(key)
@@ -534,7 +534,7 @@ class Lab:
         """
         removed = {}
         idle = [self.folder(key) for key in self.keys() if not self.holder(key)]
-        doomed = [
+        removable = [
             *self.root.glob("aside/*"),
             *self.root.glob(".incoming-*"),
             *(folder / "lease" for folder in idle),
@@ -542,7 +542,7 @@ class Lab:
             *(t for folder in idle for t in folder.rglob(".*.tmp")),
             *(t for at in ("", "studies") for t in _temporary(self.root / at, deep=bool(at))),
         ]
-        for path in (p for p in doomed if p.exists()):
+        for path in (p for p in removable if p.exists()):
             removed[str(path.relative_to(self.root))] = size_of(path)
             if not dry_run:
                 try:
@@ -553,8 +553,8 @@ class Lab:
 
 
 def _temporary(folder: Path, deep: bool) -> list[Path]:
-    found = folder.rglob(".*.tmp") if deep else folder.glob(".*.tmp")
-    return [p for p in found if time.time() - p.stat().st_mtime > lease.DEAD_AFTER]
+    paths = folder.rglob(".*.tmp") if deep else folder.glob(".*.tmp")
+    return [p for p in paths if time.time() - p.stat().st_mtime > lease.DEAD_AFTER]
 
 
 def _plain_files(folder: Path) -> bool:
@@ -565,7 +565,7 @@ def _plain_files(folder: Path) -> bool:
 
 
 def size_of(path: Path) -> int:
-    """Bytes of a file or of all files below a folder; what vanishes meanwhile counts for nothing."""
+    """Bytes of a file or of all files below a folder; what is removed meanwhile counts as 0."""
     size = 0
     for p in (path, *path.rglob("*")) if path.is_dir() else (path,):
         with contextlib.suppress(OSError):

@@ -203,7 +203,7 @@ class Supervisor:
             for event in events:
                 flight = by_key.get(event.key)
                 if flight is None or event.key not in flight.tasks:
-                    continue  # an echo of a task that has ended
+                    continue  # a late event of a task that has ended
                 flight.heard, flight.begun = time.monotonic(), True
                 if isinstance(event, Begun):
                     flight.node = event.node
@@ -217,8 +217,8 @@ class Supervisor:
 
     def _take(self, tasks: Sequence[Mapping[str, Any]]) -> None:
         under_way = {key for flight in self.flights.values() for key in flight.tasks}
-        have = under_way | self.elsewhere.keys() | {t.run.key for t in self.pending}
-        self.pending.extend(t for t in map(Task.parse, tasks) if t.run.key not in have)
+        known_keys = under_way | self.elsewhere.keys() | {t.run.key for t in self.pending}
+        self.pending.extend(t for t in map(Task.parse, tasks) if t.run.key not in known_keys)
 
     def _submit(self) -> None:
         if time.monotonic() - self.counted > 10:  # clusters grow and shrink
@@ -228,13 +228,13 @@ class Supervisor:
         place = "cpu" if self.order.device == "cpu" else "cuda"
         while self.pending and len(self.flights) < most:
             alone = self.deaths.keys() | self.losses.keys()
-            some = bundles.bundle(self.pending, self.order.jobs or self.seats, place, alone)
+            bundle = bundles.bundle(self.pending, self.order.jobs or self.seats, place, alone)
             # A task that ran out of memory is alone now; it gets twice as much each time, but what some node can give.
-            asked = self.order.need.memory
-            memory = max(asked, min(asked * 2 ** self.deaths[some[0].run.key], self.room))
+            measured_memory = self.order.need.memory
+            memory = max(measured_memory, min(measured_memory * 2 ** self.deaths[bundle[0].run.key], self.room))
             need = Need(memory, self.order.need.gpu)
             remote = self.ray.remote(_perform).options(**need.options(), runtime_env={"env_vars": dict(self.order.env)})
-            tasks = {t.run.key: t for t in some}
+            tasks = {t.run.key: t for t in bundle}
             flight = Flight(tasks)
             order = {
                 **self.plain_order,
@@ -242,31 +242,31 @@ class Supervisor:
                 "flight": flight.id,
                 "dead": [token for key in tasks if (token := self.dead.pop(key, ""))],
             }
-            ref = remote.remote(order, [plain(t) for t in some], self.me, max(1.0, self.seats / 50))
+            ref = remote.remote(order, [plain(t) for t in bundle], self.me, max(1.0, self.seats / 50))
             self.flights[ref] = flight
 
     def _count_seats(self) -> int:
-        have = self.ray.cluster_resources()
+        resources = self.ray.cluster_resources()
         self.room = max((n["Resources"].get("memory", 0.0) for n in self.ray.nodes() if n["Alive"]), default=0.0)
         if self.order.need.gpu:
-            return max(1, int(have.get("GPU", 0) / self.order.need.gpu))
-        return max(1, int(have.get("CPU", 1)))
+            return max(1, int(resources.get("GPU", 0) / self.order.need.gpu))
+        return max(1, int(resources.get("CPU", 1)))
 
     def _look_elsewhere(self) -> None:
         """Runs that somebody else has. Only this process looks long enough to see that a far machine is dead."""
         pause = launch.POLL * max(1, len(self.elsewhere) / 100)
-        for key, (late, again) in list(self.elsewhere.items()):
-            if time.monotonic() < again:
+        for key, (task, next_look) in list(self.elsewhere.items()):
+            if time.monotonic() < next_look:
                 continue
             path = self.lab.folder(key) / "lease"
             sight = lease.look(path)
             if sight is not None and lease.alive(path, sight):
-                self.elsewhere[key] = (late, time.monotonic() + pause)
+                self.elsewhere[key] = (task, time.monotonic() + pause)
                 continue
             if sight is not None:
                 self.dead[key] = sight.token
             del self.elsewhere[key]
-            self.pending.append(late)
+            self.pending.append(task)
 
     def _end_silent_ones(self) -> None:
         if not self.order.silence:
@@ -317,7 +317,7 @@ class Supervisor:
         for key, task in flight.tasks.items():
             sight = lease.look(self.lab.folder(key) / "lease")
             if sight is not None and sight.body.get("purpose") == flight.id:
-                self.dead[key] = sight.token  # on whatever node it was: nobody need wait for its silence
+                self.dead[key] = sight.token  # on whatever node it was: nobody has to wait until it counts as dead
             if self.stopping:
                 self._publish(Stopped(key))
                 continue
@@ -341,12 +341,12 @@ class Supervisor:
         """A lost node is first seen as a crashed worker: once Ray knows better, that was not the run's own death."""
         if not self.suspects:
             return
-        lost = {node["NodeID"] for node in self.ray.nodes() if not node["Alive"]}
+        lost_nodes = {node["NodeID"] for node in self.ray.nodes() if not node["Alive"]}
         for node, key in self.suspects:
-            if node in lost and self.deaths[key]:
+            if node in lost_nodes and self.deaths[key]:
                 self.deaths[key] -= 1
                 self.losses[key] += 1
-        self.suspects = [(node, key) for node, key in self.suspects if node not in lost]
+        self.suspects = [(node, key) for node, key in self.suspects if node not in lost_nodes]
 
     def _publish(self, event: Event) -> None:
         with self.changed:
@@ -365,10 +365,10 @@ def _perform(
 ) -> list[Event]:
     """A Ray task: a bundle of tasks done in this process. Gives back how each ended."""
     ray = import_ray()
-    some = [Task.parse(t) for t in tasks]
-    keys = [t.run.key for t in some]
+    bundle = [Task.parse(t) for t in tasks]
+    keys = [t.run.key for t in bundle]
     try:
-        _check(order, some)
+        _check(order, bundle)
     except SaccadeError as error:
         return [Refused(key, f"{_node()}: {error}") for key in keys]
     from saccade.lab import together  # loads torch, which a supervisor does without
@@ -379,14 +379,14 @@ def _perform(
     stop = threading.Event()
     node = ray.get_runtime_context().get_node_id()
     answer = supervisor.tell.remote([Begun(key, node) for key in keys])
-    asked = reported = time.monotonic()
+    asked_at = reported_at = time.monotonic()
     endings: list[Event] = []
 
     def stopping() -> bool:
         """Looks at the last answer only: a question of its own for every step would cost more than the step."""
-        nonlocal asked
-        if not stop.is_set() and time.monotonic() - asked > 0.25:
-            asked = time.monotonic()
+        nonlocal asked_at
+        if not stop.is_set() and time.monotonic() - asked_at > 0.25:
+            asked_at = time.monotonic()
             ready, _ = ray.wait([answer], timeout=0)
             with contextlib.suppress(ray.exceptions.RayError):
                 if ready and not ray.get(ready[0]):
@@ -394,12 +394,12 @@ def _perform(
         return stop.is_set()
 
     with _term_means(stop):
-        for event in together.perform(Lab(order["lab"]), some, _device(order), stopping, order["retry"]):
+        for event in together.perform(Lab(order["lab"]), bundle, _device(order), stopping, order["retry"]):
             if event.frees:
                 endings.append(event)
-            elif isinstance(event, Progress) and time.monotonic() - reported < every:
+            elif isinstance(event, Progress) and time.monotonic() - reported_at < every:
                 continue  # on a large cluster each task reports less
-            reported = time.monotonic()
+            reported_at = time.monotonic()
             answer = supervisor.tell.remote([event])
     return endings
 
@@ -407,11 +407,11 @@ def _perform(
 def cost(order: Mapping[str, Any], task: Mapping[str, Any]) -> Cost | Refused:
     """A Ray task: what a step of this task takes on the node that Ray chose."""
     try:
-        asked = Task.parse(task)
-        _check(order, [asked])
+        parsed_task = Task.parse(task)
+        _check(order, [parsed_task])
         from saccade.training import cost as measured
 
-        return Cost(values=measured.cost(asked.run, _device(order)))
+        return Cost(values=measured.cost(parsed_task.run, _device(order)))
     except SaccadeError as error:
         return Refused(reason=f"{_node()}: {error}")
 
@@ -474,8 +474,8 @@ def _term_means(stop: threading.Event) -> Iterator[None]:
 def reason_of(error: BaseException) -> str:
     """The sentence behind one of Ray's errors. Of an actor that could not start Ray keeps a printed traceback."""
     cause = getattr(error, "cause", None)
-    said = re.findall(rf"^\S*\b(?:{SaccadeError.__name__}|{DamagedFile.__name__}): (.+)$", str(error), re.MULTILINE)
-    return str(said[-1]) if said else first_line(cause if isinstance(cause, BaseException) else error)
+    reasons = re.findall(rf"^\S*\b(?:{SaccadeError.__name__}|{DamagedFile.__name__}): (.+)$", str(error), re.MULTILINE)
+    return str(reasons[-1]) if reasons else first_line(cause if isinstance(cause, BaseException) else error)
 
 
 def first_line(error: BaseException) -> str:

@@ -42,8 +42,8 @@ class Table:
 
     def __repr__(self) -> str:
         """What a notebook or `print` shows: the estimates, not thousands of rows."""
-        lost = len(self.gaps) + len(self.faults)
-        head = f"{len(self.rows)} rows" + (f", {lost} missing" if lost else "")
+        missing = len(self.gaps) + len(self.faults)
+        head = f"{len(self.rows)} rows" + (f", {missing} missing" if missing else "")
         lines = self.estimates()
         more = [f"and {len(lines) - SHOWN} more (to_csv, to_pandas)"] if len(lines) > SHOWN else []
         return "\n".join([f"Table of {head}", *("  " + line for line in lines[:SHOWN] + more)])
@@ -61,25 +61,25 @@ class Table:
 
         A study's claims and figures ask some 700 times, and most rows are points of learning curves.
         """
-        named = [self._index[k].get(where[k], ()) for k in INDEXED if isinstance(where.get(k), str)]
-        return min(named, key=len, default=self.rows)
+        selections = [self._index[k].get(where[k], ()) for k in INDEXED if isinstance(where.get(k), str)]
+        return min(selections, key=len, default=self.rows)
 
     @functools.cached_property
     def _index(self) -> Mapping[str, Mapping[str, Sequence[Record]]]:
-        found: dict[str, dict[str, list[Record]]] = {name: {} for name in INDEXED}
+        index: dict[str, dict[str, list[Record]]] = {name: {} for name in INDEXED}
         for row in self.rows:
             for name in INDEXED:
                 if isinstance(row.get(name), str):
-                    found[name].setdefault(row[name], []).append(row)
-        return found
+                    index[name].setdefault(row[name], []).append(row)
+        return index
 
     def values(self, name: str) -> list[Any]:
         """The distinct values of a field, in sorted order."""
-        found = {r[name] for r in self.rows if r.get(name) is not None}
-        return sorted(found, key=lambda v: (isinstance(v, str), v))
+        distinct = {r[name] for r in self.rows if r.get(name) is not None}
+        return sorted(distinct, key=lambda v: (isinstance(v, str), v))
 
     def series(self, metric: str, **where: Any) -> Series:
-        """One number per seed. More than one row for a seed is a mistake in the question, and said."""
+        """One number per seed. More than one row for a seed is a mistake in the question, and an error."""
         out: Series = {}
         for row in self.at(metric=metric, **where):
             if row["seed"] in out:
@@ -92,15 +92,15 @@ class Table:
 
     def curve(self, metric: str, x: str, **where: Any) -> dict[Any, Series]:
         """One series for each value of x, in the order of x."""
-        chosen = self.at(metric=metric, **where)
-        return {v: chosen.series(metric, **{x: v}) for v in chosen.values(x)}
+        selected = self.at(metric=metric, **where)
+        return {v: selected.series(metric, **{x: v}) for v in selected.values(x)}
 
     def conditions(self, metric: str) -> list[dict[str, Any]]:
         """What tells the rows of a metric apart, seeds aside: one mapping per group, of the fields that differ."""
         rows = [{k: v for k, v in r.items() if k not in FIXED} for r in self.rows if r["metric"] == metric]
         names = dict.fromkeys(k for r in rows for k in r)
-        telling = [k for k in names if len({repr(r.get(k)) for r in rows}) > 1]
-        groups = [{k: r[k] for k in telling if k in r} for r in rows]
+        varying = [k for k in names if len({repr(r.get(k)) for r in rows}) > 1]
+        groups = [{k: r[k] for k in varying if k in r} for r in rows]
         return list({repr(g): g for g in groups}.values())
 
     def estimates(self) -> list[str]:
@@ -109,28 +109,28 @@ class Table:
 
         out = []
         for metric in dict.fromkeys(r["metric"] for r in self.rows if r["metric"] not in ON_THE_WAY):
-            of = self.at(metric=metric)
+            selected = self.at(metric=metric)
             for condition in self.conditions(metric):
-                rows = [r for r in of if all(r.get(k) == v for k, v in condition.items())]
+                rows = [r for r in selected if all(r.get(k) == v for k, v in condition.items())]
                 at = ", ".join(f"{k} {v}" for k, v in condition.items())
                 k, unit = (100.0, " %") if "accuracy" in metric else (1.0, "")
                 values = [k * r["value"] for r in rows]
                 if len(rows) == 1 and "low" in rows[0]:
                     ends = f" [{k * rows[0]['low']:.4g}, {k * rows[0]['high']:.4g}] n={rows[0]['n']} images"
                 elif len(rows) > 2:  # two seeds have no useful interval: their values are listed
-                    found = stats.estimate(values)
-                    ends = f" ± {(found.high - found.low) / 2:.2g}, n={len(rows)}"
+                    estimate = stats.estimate(values)
+                    ends = f" ± {(estimate.high - estimate.low) / 2:.2g}, n={len(rows)}"
                 else:
                     ends = f" (seeds {', '.join(str(r['seed']) for r in rows)})"
-                shown = [f"{sum(values) / len(values):.4g}"] if len(rows) > 2 else [f"{v:.4g}" for v in values]
-                out.append(f"{metric}{' at ' + at if at else ''}: {', '.join(shown)}{unit}{ends}")
+                numbers = [f"{sum(values) / len(values):.4g}"] if len(rows) > 2 else [f"{v:.4g}" for v in values]
+                out.append(f"{metric}{' at ' + at if at else ''}: {', '.join(numbers)}{unit}{ends}")
         return out
 
     def missing(self, **where: Any) -> int:
         """How many runs of this selection gave no result."""
-        chosen = self.at(**where)
-        measured = {r["run"] for r in chosen}  # what a probe failed to give may be none of this selection
-        return len(chosen.gaps) + len({f["run"] for f in chosen.faults} - measured)
+        selected = self.at(**where)
+        measured = {r["run"] for r in selected}  # what a probe failed to give may be none of this selection
+        return len(selected.gaps) + len({f["run"] for f in selected.faults} - measured)
 
     def fields(self) -> list[str]:
         first = ["arm", "model", "data", "seed", "run", "metric", "value", "n"]
@@ -156,8 +156,8 @@ class Table:
         except ImportError:
             raise SaccadeError("to_polars needs polars: pip install polars, or use to_csv.") from None
         rows = [{k: cell(v) for k, v in r.items()} for r in self.rows]
-        whole = polars.DataFrame(rows, infer_schema_length=None, strict=False)
-        return whole.select([f for f in self.fields() if f in whole.columns])
+        frame = polars.DataFrame(rows, infer_schema_length=None, strict=False)
+        return frame.select([f for f in self.fields() if f in frame.columns])
 
 
 def per_seed(function: Callable[..., float], *columns: Series) -> Series:
@@ -232,22 +232,22 @@ class Asked(Table):
     def at(self, **where: Any) -> Asked:
         arm = where.get("arm", ())
         self.asked.update([arm] if isinstance(arm, str) else arm)
-        found = super().at(**where)
-        return Asked(found.rows, found.gaps, found.faults, self.asked)
+        selected = super().at(**where)
+        return Asked(selected.rows, selected.gaps, selected.faults, self.asked)
 
 
 def _matches(row: Record, where: Mapping[str, Any], absent: bool = False) -> bool:
     """`absent`: a field that a gap cannot have (metric, a condition) does not rule it out."""
-    for name, wanted in where.items():
+    for name, expected in where.items():
         if name not in row:
             if absent:
                 continue
             return False
-        have = row[name]
-        if isinstance(wanted, (tuple, list, set, frozenset, range)):
-            if have not in wanted:
+        actual = row[name]
+        if isinstance(expected, (tuple, list, set, frozenset, range)):
+            if actual not in expected:
                 return False
-        elif have != wanted:
+        elif actual != expected:
             return False
     return True
 

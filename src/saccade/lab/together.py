@@ -22,21 +22,21 @@ def perform(
     retry: bool = False,
 ) -> Iterator[Event]:
     """Several tasks of one model: trained in lock-step, then finished one by one. One task is simply done."""
-    held: dict[str, Lease] = {}
+    leases: dict[str, Lease] = {}
     todo: list[Run] = []
     try:
         for run in (t.run for t in tasks if len(tasks) > 1 and lab.done(t.run.key) is None):
             lease = lab.claim(run, environment(run, device))
             if lease is not None:
-                held[run.key] = lease
+                leases[run.key] = lease
                 todo.append(run)
         if len(todo) > 1:
-            yield from _train(lab, todo, device, held, stopping)
-    except Exception:  # whatever it was, each meets it again by itself, with the run named
+            yield from _train(lab, todo, device, leases, stopping)
+    except Exception:  # whatever it was: each run meets it again when trained alone, and is named then
         for run in todo:
             lab.log(run.key, {"event": "parted", "trace": traceback.format_exc()})
     finally:
-        for lease in held.values():
+        for lease in leases.values():
             lease.release()
     for task in tasks:
         if stopping():

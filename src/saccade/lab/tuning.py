@@ -31,9 +31,9 @@ def tasks(
     session: pipeline.Session, arm: str, grid: Mapping[str, Sequence[Any]], seeds: int, images: int = 0
 ) -> dict[Settings, tuple[Task, ...]]:
     """The arm's run at every point of the grid, over seeds of its own, asked for validation accuracy only."""
-    known = sorted({t.arm for t in session.tasks})
-    if arm not in known:
-        raise SaccadeError(suggest(f"arm of {session.study.name}", arm, known))
+    arms = sorted({t.arm for t in session.tasks})
+    if arm not in arms:
+        raise SaccadeError(suggest(f"arm of {session.study.name}", arm, arms))
     fields = {f.name for f in dataclasses.fields(Recipe)}
     for name in grid:
         if name not in fields:
@@ -60,30 +60,30 @@ def tune(
 ) -> list[Tried]:
     """Train every point, best first; the grid and its result are kept in the lab beside the study."""
     planned = tasks(session, arm, grid, seeds, images)
-    every = [t for some in planned.values() for t in some]
-    data = registry.card("data", every[0].run.data)
+    all_tasks = [t for some in planned.values() for t in some]
+    data = registry.card("data", all_tasks[0].run.data)
     if data.extra.get("watch") != SPLIT:
         raise SaccadeError(
             f"{data.name} has no validation images ({SPLIT}), so nothing may be chosen on it; tune an arm that is "
             "trained on photos or imagenette, or keep the paper's values."
         )
-    table = pipeline.train(session.lab.open(), every, how)
-    found = [_result(table, point, some) for point, some in planned.items()]
-    found.sort(key=lambda t: -(t.accuracy.value if t.accuracy else -1.0))
-    kept = {
+    table = pipeline.train(session.lab.open(), all_tasks, how)
+    results = [_result(table, point, some) for point, some in planned.items()]
+    results.sort(key=lambda t: -(t.accuracy.value if t.accuracy else -1.0))
+    document = {
         "study": session.study.name,
         "arm": arm,
         "scale": session.scale,
         "grid": plain(dict(grid)),
-        "images": every[0].run.recipe.images,
-        "seeds": sorted({t.run.seed for t in every}),
+        "images": all_tasks[0].run.recipe.images,
+        "seeds": sorted({t.run.seed for t in all_tasks}),
         "split": SPLIT,
-        "tried": [{"settings": plain(t.settings), **_numbers(t)} for t in found],
-        "runs": [t.run.key for t in every],
+        "tried": [{"settings": plain(t.settings), **_numbers(t)} for t in results],
+        "runs": [t.run.key for t in all_tasks],
     }
-    name = f"{digest([arm, kept['grid'], kept['images']], 8)}.json"
-    write_atomic(session.lab.study_folder(session.study.name) / "tuning" / name, seal(kept))
-    return found
+    name = f"{digest([arm, document['grid'], document['images']], 8)}.json"
+    write_atomic(session.lab.study_folder(session.study.name) / "tuning" / name, seal(document))
+    return results
 
 
 def _result(table: Table, point: Settings, some: Sequence[Task]) -> Tried:

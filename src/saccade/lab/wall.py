@@ -1,4 +1,4 @@
-"""How long the sittings of a study took by the clock, kept beside its report."""
+"""Wall time of a study's sittings (calls that trained or measured), kept beside its report."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def measured(folder: Path, jobs: int) -> Iterator[None]:
     try:
         yield
     finally:
-        past = _kept(folder)
-        seconds = past.get("seconds", 0.0) + time.monotonic() - began
-        kept = {"seconds": seconds, "jobs": jobs, "sittings": past.get("sittings", 0) + 1}
-        write_atomic(folder / "wall.json", seal(kept))
+        earlier = _kept(folder)
+        seconds = earlier.get("seconds", 0.0) + time.monotonic() - began
+        document = {"seconds": seconds, "jobs": jobs, "sittings": earlier.get("sittings", 0) + 1}
+        write_atomic(folder / "wall.json", seal(document))
 
 
 def is_longer(document: Mapping[str, Any], path: Path) -> bool:
@@ -35,18 +35,18 @@ def is_longer(document: Mapping[str, Any], path: Path) -> bool:
 def _kept(folder: Path) -> dict[str, Any]:
     path = folder / "wall.json"
     try:
-        kept = unseal(path) if path.exists() else {}
+        document = unseal(path) if path.exists() else {}
     except DamagedFile:
         return {}
-    return kept if all(map(is_number, kept.values())) else {}
+    return document if all(map(is_number, document.values())) else {}
 
 
 def of_study(folder: Path, parts: bool) -> dict[str, Any]:
     """Of the study's own sittings and, with `parts`, of those that did a part of it (`--only`)."""
     others = sorted(folder.parent.glob(f"{folder.name}-only-*")) if parts else []
-    kept = [one for one in map(_kept, (folder, *others)) if one]
+    times = [one for one in map(_kept, (folder, *others)) if one]
     return {
-        "seconds": sum(w["seconds"] for w in kept),
-        "jobs": max((w["jobs"] for w in kept), default=0),
-        "sittings": sum(w["sittings"] for w in kept),
+        "seconds": sum(w["seconds"] for w in times),
+        "jobs": max((w["jobs"] for w in times), default=0),
+        "sittings": sum(w["sittings"] for w in times),
     }

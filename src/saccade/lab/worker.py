@@ -24,8 +24,8 @@ from saccade.training.loop import train
 
 def follow() -> None:
     """What every process of `torchrun` but the first does: train along, write and print nothing."""
-    for asked in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(asked, signal.SIG_IGN)  # the first process saves, then ends this one
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # the first process saves, then ends this one
     device = distributed.place(distributed.await_notice())
     if device == distributed.NONE:
         return
@@ -34,7 +34,9 @@ def follow() -> None:
         for plugin in order[0].get("plugins", ()):
             registry.load_plugin(plugin)
         if "run" in order[0]:
-            with contextlib.suppress(SaccadeError, distributed.Closed):  # the first meets and reports the same mistake
+            with contextlib.suppress(
+                SaccadeError, distributed.Closed
+            ):  # the first process has the same error and reports it
                 for _ in train(Run.parse(order[0]["run"]), device, order[1] or None):
                     pass
     distributed.leave()
@@ -42,17 +44,17 @@ def follow() -> None:
 
 def main() -> None:
     """Work until standard input ends."""
-    flags = argparse.ArgumentParser()
-    flags.add_argument("--lab", required=True)
-    flags.add_argument("--device", default="cpu")
-    flags.add_argument("--plugin", action="append", default=[])
-    asked = flags.parse_args()
-    lab = Lab(asked.lab)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--lab", required=True)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--plugin", action="append", default=[])
+    arguments = parser.parse_args()
+    lab = Lab(arguments.lab)
     # Standard output carries events only; a user's model that prints must not break them.
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-    for plugin in asked.plugin:
+    for plugin in arguments.plugin:
         registry.load_plugin(plugin)
     inbox: queue.Queue[str | None] = queue.Queue()
     stop = threading.Event()
@@ -60,7 +62,7 @@ def main() -> None:
     def listen() -> None:
         for line in sys.stdin:
             inbox.put(line)
-        stop.set()  # the launcher asked us to stop, or is gone: save and leave
+        stop.set()  # the launcher asked us to stop, or has ended: save and end
         inbox.put(None)
 
     def tell(event: Event) -> None:
@@ -77,15 +79,15 @@ def main() -> None:
         tasks = [Task.parse(values) for values in order["tasks"]]
         if order["do"] == "cost":
             try:
-                tell(Cost(at=order["at"], values=cost.cost(tasks[0].run, asked.device)))
+                tell(Cost(at=order["at"], values=cost.cost(tasks[0].run, arguments.device)))
             except SaccadeError as error:
                 tell(Refused(reason=str(error)))
             continue
         if distributed.started() and distributed.current().size == 1:
-            distributed.give_notice(asked.device)
-            distributed.join(asked.device)
-            distributed.send({"plugins": asked.plugin})
-        for event in together.perform(lab, tasks, asked.device, stop.is_set, order["retry"]):
+            distributed.give_notice(arguments.device)
+            distributed.join(arguments.device)
+            distributed.send({"plugins": arguments.plugin})
+        for event in together.perform(lab, tasks, arguments.device, stop.is_set, order["retry"]):
             tell(event)
     if distributed.current().size > 1:
         distributed.send(None)

@@ -16,5 +16,5 @@ from saccade.subjects.subject import Subject
 def accuracy(subject: Subject, data: Source, *, splits: Sequence[str] = (), n: Count = 1000) -> Iterator[Row]:
     """Share of right answers on the first n images of each split; without any, of the one that is held out."""
     for split in splits or (data.held_out(),):
-        said = answers.said(subject, data, split, n)
-        yield Row.mean("accuracy", (said == data(split).head(n).y.cpu()).numpy(), split=split)
+        predictions = answers.said(subject, data, split, n)
+        yield Row.mean("accuracy", (predictions == data(split).head(n).y.cpu()).numpy(), split=split)

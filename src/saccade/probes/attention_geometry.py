@@ -53,14 +53,14 @@ def attention_geometry(
     if model:
         built = models.build(model, images.classes, seed=data.seed, **(args or {})).to(subject.device)
         states["start"] = built.eval()
-    ready = subject.prepared(x)
+    prepared = subject.prepared(x)
     centres = {state: quadratic_layers(built) for state, built in states.items()}
     if model and centres["trained"]:
         pairs = zip(centres["trained"], centres["start"], strict=True)
-        far = torch.cat([(now[0] - was[0]).norm(dim=1) for now, was in pairs])
+        far = torch.cat([(now[0] - initial[0]).norm(dim=1) for now, initial in pairs])
         yield _row("moved", float(far.mean()), len(far), ingredient="centres")
     for state, built in states.items():
-        maps = probabilities(built, ready)
+        maps = probabilities(built, prepared)
         if state == "trained":
             yield _row("varies", sum(map(_varying_mass, maps)) / len(maps), len(x), ingredient="content")
         for layer, p in enumerate(maps, 1):
@@ -68,12 +68,12 @@ def attention_geometry(
                 yield _row(name, value, len(x), state=state, layer=layer)
             if layer > 1:
                 yield _row("pass_change", _moved_mass(maps[layer - 2], p), len(x), state=state, layer=layer)
-        for layer, found in enumerate(centres[state], 1):
-            for name, value in of_centres(*found).items():
-                yield _row(name, value, len(found[0]), state=state, layer=layer)
+        for layer, gaussians in enumerate(centres[state], 1):
+            for name, value in of_centres(*gaussians).items():
+                yield _row(name, value, len(gaussians[0]), state=state, layer=layer)
             if model and state == "trained":
-                moved = (found[0] - centres["start"][layer - 1][0]).norm(dim=1).mean()
-                yield _row("centre_moved", float(moved), len(found[0]), state=state, layer=layer)
+                moved = (gaussians[0] - centres["start"][layer - 1][0]).norm(dim=1).mean()
+                yield _row("centre_moved", float(moved), len(gaussians[0]), state=state, layer=layer)
         if show and data.seed == SHOWN_SEED:
             if state == "trained":
                 yield from _shown_maps(maps, x)
@@ -82,21 +82,21 @@ def attention_geometry(
 
 def probabilities(model: nn.Module, x: Tensor) -> list[Tensor]:
     """(n, heads, queries, keys) of every layer or pass, for tokens on a square grid."""
-    ask = getattr(model, "attention", None)
-    if not callable(ask):
+    attention = getattr(model, "attention", None)
+    if not callable(attention):
         raise SaccadeError(
             f"{type(model).__name__} has no attention maps; they need a model with .attention(x), "
             "such as quadratic or learned_relative."
         )
     with torch.no_grad():
-        found: list[Tensor] = [p.detach() for p in ask(x)]
-    side = math.isqrt(found[0].shape[-1])
-    if side * side != found[0].shape[-1]:
+        maps: list[Tensor] = [p.detach() for p in attention(x)]
+    side = math.isqrt(maps[0].shape[-1])
+    if side * side != maps[0].shape[-1]:
         raise SaccadeError(
-            f"attention_geometry reads tokens on a square grid, and {found[0].shape[-1]} are none; "
+            f"attention_geometry reads tokens on a square grid, and {maps[0].shape[-1]} are none; "
             "a class token has no place."
         )
-    return [p.expand(len(x), -1, -1, -1) for p in found]
+    return [p.expand(len(x), -1, -1, -1) for p in maps]
 
 
 def quadratic_layers(model: nn.Module) -> list[tuple[Tensor, Tensor]]:
@@ -115,8 +115,8 @@ def acting_centre(layer: QuadraticAttention) -> Tensor:
     a, centre = layer.precision(), layer.centre
     linear = (a @ centre[..., None])[..., 0]
     slipped = linear[:, 1] - a[:, 1, 1] * centre[:, 1] + a[:, 1, 1] + centre[:, 1]
-    found: Tensor = torch.linalg.solve(a, torch.stack([linear[:, 0], slipped], 1))
-    return found
+    acting: Tensor = torch.linalg.solve(a, torch.stack([linear[:, 0], slipped], 1))
+    return acting
 
 
 def of_centres(centre: Tensor, precision: Tensor) -> dict[str, float]:

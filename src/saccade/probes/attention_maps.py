@@ -39,34 +39,34 @@ def attention_maps(
     """
     images = data(data.held_out(split)).head(n)
     x = images.batch(torch.arange(len(images), device=images.y.device))
-    found = _maps(subject, x)
-    for layer, (grid, kept) in enumerate(zip(found.layers, found.kept, strict=True), 1):
+    maps = _maps(subject, x)
+    for layer, (grid, kept) in enumerate(zip(maps.layers, maps.kept, strict=True), 1):
         for head, value in enumerate(attention.entropy(grid).mean(0).tolist(), 1):
             yield _row("entropy", value, len(x), layer=layer, head=head)
         yield _row("kept", float(kept.mean()), len(x), layer=layer)
-    last = found.layers[-1]
+    last = maps.layers[-1]
     moved = float((last - last.mean(0)).abs().sum((-2, -1)).mean()) / 2
     yield _row("map_difference", moved, len(x), ingredient="content")
-    side = found.last.shape[-1]
+    side = maps.last.shape[-1]
     grey, two = x.shape[1] == 1, images.classes == 2
     ink = attention.ink_mask(x, side) if grey else None
-    apart = _difference(data("train"), side) if two and grey else None
-    for view, grid in (("last", found.last), ("rollout", found.rollout)):
-        measured = {
+    difference_mask = _difference(data("train"), side) if two and grey else None
+    for view, grid in (("last", maps.last), ("rollout", maps.rollout)):
+        values_by_image = {
             "effective_patches": attention.effective_patches(grid),
             "centre_share": attention.share(grid, attention.centre(side)),
         }
         if ink is not None:
-            measured |= {"ink_share": attention.share(grid, ink), "ink_area": ink.mean((1, 2))}
-        if apart is not None:
-            measured["difference_share"] = attention.share(grid, apart)
-        values = {name: float(each.mean()) for name, each in measured.items()}
+            values_by_image |= {"ink_share": attention.share(grid, ink), "ink_area": ink.mean((1, 2))}
+        if difference_mask is not None:
+            values_by_image["difference_share"] = attention.share(grid, difference_mask)
+        values = {name: float(each.mean()) for name, each in values_by_image.items()}
         if ink is not None:
             values["ink_contrast"] = values["ink_share"] / max(values["ink_area"], 1e-12)
         for name, value in values.items():
             yield _row(name, value, len(x), view=view)
     if data.seed == SHOWN_SEED:
-        yield from _images(subject, images, x, found, show, means, eight)
+        yield from _images(subject, images, x, maps, show, means, eight)
 
 
 def _maps(subject: Subject, x: Tensor) -> Maps:
@@ -81,25 +81,25 @@ def _difference(images: Images, side: int) -> Tensor:
     x = images.batch(torch.arange(len(images), device=images.y.device)).mean(1, keepdim=True)
     x = torch.nn.functional.adaptive_avg_pool2d(x, side)[:, 0]
     first, second = (x[images.y == label].mean(0).flatten() for label in (0, 1))
-    inked = (first + second).argsort(descending=True)[: side * side // 2]
-    order = inked[(first - second).abs()[inked].argsort(descending=True)]
+    most_ink = (first + second).argsort(descending=True)[: side * side // 2]
+    order = most_ink[(first - second).abs()[most_ink].argsort(descending=True)]
     mask = torch.zeros(side * side)
     mask[order[: len(order) // 2]], mask[order[len(order) // 2 :]] = 1.0, -1.0
     return mask.view(side, side)
 
 
 def _images(
-    subject: Subject, images: Images, x: Tensor, found: Maps, show: Sequence[int], means: bool, eight: bool
+    subject: Subject, images: Images, x: Tensor, maps: Maps, show: Sequence[int], means: bool, eight: bool
 ) -> Iterator[Row]:
-    said = subject.logits(x).argmax(1)
+    predictions = subject.logits(x).argmax(1)
     for label in show:
-        mine = (images.y == label).nonzero()[:, 0]
-        if not len(mine):
+        members = (images.y == label).nonzero()[:, 0]
+        if not len(members):
             continue
-        one = int(mine[0])
-        yield _image("instance", label, x[one], found.last[one], found.rollout[one], said=int(said[one]))
+        one = int(members[0])
+        yield _image("instance", label, x[one], maps.last[one], maps.rollout[one], prediction=int(predictions[one]))
         if label == show[0]:
-            for layer, grid in enumerate(found.layers, 1):
+            for layer, grid in enumerate(maps.layers, 1):
                 for head in range(grid.shape[1]):
                     yield _row(
                         "head_map",
@@ -111,14 +111,24 @@ def _images(
                     )
         if means:
             yield _image(
-                "class mean", label, x[mine].mean(0), found.last[mine].mean(0), found.rollout[mine].mean(0), n=len(mine)
+                "class mean",
+                label,
+                x[members].mean(0),
+                maps.last[members].mean(0),
+                maps.rollout[members].mean(0),
+                n=len(members),
             )
     if eight:
-        drawn = torch.from_numpy(draw_eight())[None, None].to(x)
-        drawn = drawn.expand(-1, x.shape[1], -1, -1)
-        seen = _maps(subject, drawn)
+        sketch = torch.from_numpy(draw_eight())[None, None].to(x)
+        sketch = sketch.expand(-1, x.shape[1], -1, -1)
+        sketch_maps = _maps(subject, sketch)
         yield _image(
-            "made-up 8", -1, drawn[0], seen.last[0], seen.rollout[0], said=int(subject.logits(drawn).argmax(1))
+            "made-up 8",
+            -1,
+            sketch[0],
+            sketch_maps.last[0],
+            sketch_maps.rollout[0],
+            prediction=int(subject.logits(sketch).argmax(1)),
         )
 
 
@@ -128,21 +138,23 @@ def draw_eight(size: int = 32) -> np.ndarray:
     edge = np.full((size, size), np.inf, np.float32)
     for cy, radius in ((10.5, 5.0), (20.5, 6.0)):
         edge = np.minimum(edge, np.abs(np.hypot(y - cy, x - 15.5) - radius))
-    drawn: np.ndarray = np.clip(2.2 - edge, 0, 1)
-    return drawn
+    sketch: np.ndarray = np.clip(2.2 - edge, 0, 1)
+    return sketch
 
 
-def _image(shown: str, label: int, image: Tensor, last: Tensor, rolled: Tensor, n: int = 1, said: int = -1) -> Row:
+def _image(
+    shown: str, label: int, image: Tensor, last: Tensor, rollout: Tensor, n: int = 1, prediction: int = -1
+) -> Row:
     pixels = (255 * image).round().byte().flatten().tolist()
     return _row(
         "image",
-        float(said),
+        float(prediction),
         n,
         shown=shown,
         label=int(label),
         image=tuple(pixels),
         map=_rounded(last),
-        rollout=_rounded(rolled),
+        rollout=_rounded(rollout),
     )
 
 

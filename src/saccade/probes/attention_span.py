@@ -36,9 +36,9 @@ def attention_span(subject: Subject, data: Source, *, split: str = "", n: Count 
         for i, layer in enumerate(capture(subject.model, x).layers, 1):
             entropies.setdefault(i, []).append(entropy(layer))
             names[i] = (layer.name, layer.heads, float("nan"))
-            if (apart := separation(layer)) is not None:
-                distances.setdefault(i, []).append(_distance(layer, apart))
-                names[i] = (layer.name, layer.heads, float(apart.mean()))
+            if (distance := separation(layer)) is not None:
+                distances.setdefault(i, []).append(_distance(layer, distance))
+                names[i] = (layer.name, layer.heads, float(distance.mean()))
     if not entropies:
         raise SaccadeError("attention_span needs a model with attention, and this one has none.")
     for i, (name, heads, even) in names.items():
@@ -72,9 +72,9 @@ def separation(layer: AttentionLayer) -> Tensor | None:
     return torch.cdist(places[0], places[1])
 
 
-def _distance(layer: AttentionLayer, apart: Tensor) -> Tensor:
+def _distance(layer: AttentionLayer, distance: Tensor) -> Tensor:
     """(n,) over queries and keys on the grid; what falls on other tokens is left out."""
     weights = layer.weights[..., layer.query_prefix :, layer.prefix :]
     weights = weights / weights.sum(-1, keepdim=True).clamp_min(1e-12)
-    each: Tensor = (weights * apart).sum(-1)
+    each: Tensor = (weights * distance).sum(-1)
     return each.flatten(1).mean(1)

@@ -61,11 +61,11 @@ def background_reliance(subject: Subject, data: Source, *, split: str = "", n: C
     yield Row.mean("background_gap", right["own"].astype(float) - right["foreign"])
 
 
-def composed(images: Pasted | Masked, index: Tensor, behind: Tensor | None) -> Tensor:
+def composed(images: Pasted | Masked, index: Tensor, donors: Tensor | None) -> Tensor:
     """These images' objects on the backgrounds of the images `behind[index]`, or on the mean colour."""
-    other = index if behind is None else behind.to(index.device)[index]
-    scene = _background(images, other)
-    if behind is None:
+    background_index = index if donors is None else donors.to(index.device)[index]
+    scene = _background(images, background_index)
+    if donors is None:
         scene = torch.tensor(images.mean).to(scene)[:, None, None].expand_as(scene)
     if isinstance(images, Pasted):
         ink = images.opacity(index)
@@ -86,5 +86,5 @@ def _background(images: Images, index: Tensor) -> Tensor:
     return (1 - mask) * x + mask * mean
 
 
-def _compose(images: Pasted | Masked, behind: Tensor | None, x: Tensor, index: Tensor) -> Tensor:
-    return composed(images, index, behind)
+def _compose(images: Pasted | Masked, donors: Tensor | None, x: Tensor, index: Tensor) -> Tensor:
+    return composed(images, index, donors)

@@ -36,11 +36,11 @@ def centres_in_training(
     if recipe is None or not model:
         raise SaccadeError("centres_in_training trains once more and needs model, args and recipe of the run.")
     how = Recipe(**recipe)
-    fresh = models.build(model, data("train").classes, seed=data.seed, **(args or {})).to(subject.device)
+    retrained = models.build(model, data("train").classes, seed=data.seed, **(args or {})).to(subject.device)
     at = {round(how.steps * (i + 1) / looks) for i in range(looks)}
-    for event in loop.fit(fresh, data, how):
+    for event in loop.fit(retrained, data, how):
         if isinstance(event, events.Step) and event.step in at:
-            yield from drawn_centres(quadratic_layers(fresh), f"{event.step * how.batch:,} images", event.step)
-    pairs = zip(quadratic_layers(fresh), quadratic_layers(subject.model), strict=True)
+            yield from drawn_centres(quadratic_layers(retrained), f"{event.step * how.batch:,} images", event.step)
+    pairs = zip(quadratic_layers(retrained), quadratic_layers(subject.model), strict=True)
     same = all(torch.equal(a, b) for one, other in pairs for a, b in zip(one, other, strict=True))
     yield Row("same_as_trained", float(same), 1)

@@ -39,28 +39,28 @@ def conversion(
     centres; a small alpha leaves them room to move. Beside them the convolution model itself is trained on.
     """
     images = data(data.held_out(split)).head(n)
-    said = _answers(subject, images)
+    original = _answers(subject, images)
     recipe = Recipe(images=steps * batch, batch=batch, optimizer="adamw", lr=lr, watch=0)
     candidates: dict[str, nn.Module] = {"convolution": copy.deepcopy(subject.model)}
-    candidates |= {_named(alpha): convolution.convert(subject.model, alpha=alpha or None) for alpha in alphas}
+    candidates |= {_form_name(alpha): convolution.convert(subject.model, alpha=alpha or None) for alpha in alphas}
     for form, candidate in candidates.items():
-        mine = Subject(candidate, subject.mean, subject.std, subject.device)
-        now = _answers(mine, images)
-        yield _row("logit_difference", float((now - said).abs().max()), n, form, "before")
-        yield _row("agreement", float((now.argmax(1) == said.argmax(1)).double().mean()), n, form, "before")
+        candidate_subject = Subject(candidate, subject.mean, subject.std, subject.device)
+        now = _answers(candidate_subject, images)
+        yield _row("logit_difference", float((now - original).abs().max()), n, form, "before")
+        yield _row("agreement", float((now.argmax(1) == original.argmax(1)).double().mean()), n, form, "before")
         yield from _state(candidate, now, images, form, "before")
         start = [layer.centre.detach().clone() for layer in _layers(candidate)]
         for _ in loop.fit(candidate, data, recipe):
             pass
-        after = _answers(mine, images)
+        after = _answers(candidate_subject, images)
         yield _row("agreement", float((after.argmax(1) == now.argmax(1)).double().mean()), n, form, "after")
         yield from _state(candidate, after, images, form, "after")
-        for layer, (was, found) in enumerate(zip(start, _layers(candidate), strict=True), 1):
-            moved = (found.centre.detach() - was).norm(dim=1)
-            yield _row("centre_drift", float(moved.mean()), len(moved), form, "after", layer=layer)
+        for layer, (initial, layer_module) in enumerate(zip(start, _layers(candidate), strict=True), 1):
+            drift = (layer_module.centre.detach() - initial).norm(dim=1)
+            yield _row("centre_drift", float(drift.mean()), len(drift), form, "after", layer=layer)
 
 
-def _named(alpha: float) -> str:
+def _form_name(alpha: float) -> str:
     return f"attention, alpha {alpha:g}" if alpha else "attention, exact"
 
 
@@ -75,12 +75,12 @@ def _answers(subject: Subject, images: Images) -> Tensor:
 def _state(candidate: nn.Module, logits: Tensor, images: Images, form: str, when: str) -> Iterator[Row]:
     hits = (logits.argmax(1) == images.y).double()
     yield _row("converted_accuracy", float(hits.mean()), len(hits), form, when)
-    for layer, found in enumerate(_layers(candidate), 1):
-        centre = found.centre.detach()
+    for layer, layer_module in enumerate(_layers(candidate), 1):
+        centre = layer_module.centre.detach()
         values = {
             "lattice_distance": float((centre - centre.round()).norm(dim=1).mean()),
-            "head_width": float(found.spread.detach().abs().reciprocal().mean()),
-            "nearest_distance": convolution.nearest_convolution(found)[1],
+            "head_width": float(layer_module.spread.detach().abs().reciprocal().mean()),
+            "nearest_distance": convolution.nearest_convolution(layer_module)[1],
         }
         for name, value in values.items():
             yield _row(name, value, len(centre), form, when, layer=layer)

@@ -80,31 +80,31 @@ def _leakage(alphas: Sequence[float]) -> Iterator[Row]:
     """What the middle head of a 3x3 kernel gives to other pixels than its own, and what the layer errs by."""
     conv, x = _conv(3, "zeros", torch.float64), torch.randn(2, CHANNELS, SIDE, SIDE, dtype=torch.float64)
     for alpha in alphas:
-        made = convolution.to_attention(conv, alpha=alpha)
+        attention = convolution.to_attention(conv, alpha=alpha)
         with torch.no_grad():
-            rows, columns = made.factors(SIDE, SIDE)
+            rows, columns = attention.factors(SIDE, SIDE)
         head, query = 4, SIDE // 2  # the middle shift, a query far from the border; keys are shifted by the padding
         p = rows[head, query][:, None] * columns[head, query][None]
         p[query + 1, query + 1] = 0  # its own pixel
-        away = float(p.sum())
-        yield Row("leakage", away, 1, Settings(alpha=float(alpha)))
-        yield Row("leakage_ratio", away / (4 * math.exp(-alpha)), 1, Settings(alpha=float(alpha)))
-        yield Row("leakage_error", difference(conv, made, x), 1, Settings(alpha=float(alpha)))
+        leaked = float(p.sum())
+        yield Row("leakage", leaked, 1, Settings(alpha=float(alpha)))
+        yield Row("leakage_ratio", leaked / (4 * math.exp(-alpha)), 1, Settings(alpha=float(alpha)))
+        yield Row("leakage_error", difference(conv, attention, x), 1, Settings(alpha=float(alpha)))
 
 
 def _doubled() -> Iterator[Row]:
     """Two heads on one shift: the slice that has lost its head is missing, and no values can bring it back."""
     conv, x = _conv(3, "zeros", torch.float64), torch.randn(2, CHANNELS, SIDE, SIDE, dtype=torch.float64)
-    made = convolution.to_attention(conv)
+    attention = convolution.to_attention(conv)
     with torch.no_grad():
-        made.centre[0] = made.centre[1]
-        tokens = rearrange(made.extended(x), "n c h w -> n h w c")
-        rows, columns = made.factors(SIDE, SIDE)
-        seen = torch.einsum("eik,ejl,nklc->nijec", rows, columns, tokens).flatten(3).flatten(0, 2)
-        wanted = rearrange(conv(x) - conv(torch.zeros_like(x)), "n c h w -> (n h w) c")
-        best = torch.linalg.lstsq(seen, wanted, driver="gelsd").solution
-        rest = (seen @ best - wanted).norm() / wanted.norm()
-    yield Row("doubled_head_error", float(rest), 1)
+        attention.centre[0] = attention.centre[1]
+        tokens = rearrange(attention.extended(x), "n c h w -> n h w c")
+        rows, columns = attention.factors(SIDE, SIDE)
+        averages = torch.einsum("eik,ejl,nklc->nijec", rows, columns, tokens).flatten(3).flatten(0, 2)
+        target = rearrange(conv(x) - conv(torch.zeros_like(x)), "n c h w -> (n h w) c")
+        best = torch.linalg.lstsq(averages, target, driver="gelsd").solution
+        relative_error = (averages @ best - target).norm() / target.norm()
+    yield Row("doubled_head_error", float(relative_error), 1)
 
 
 def _products() -> Iterator[Row]:
@@ -129,10 +129,10 @@ def _products() -> Iterator[Row]:
                 p = layer.probabilities(SIDE, SIDE)
             if name in ("isotropic", "learned"):
                 assert isinstance(layer, (QuadraticAttention, LearnedPositionAttention))
-                made = product(*layer.factors(SIDE, SIDE))
+                from_factors = product(*layer.factors(SIDE, SIDE))
             else:
-                made = from_marginals(p, SIDE)
-        yield Row("product_error", float((p - made).abs().max()), heads, Settings(kind=name))
+                from_factors = from_marginals(p, SIDE)
+        yield Row("product_error", float((p - from_factors).abs().max()), heads, Settings(kind=name))
 
 
 def from_marginals(p: Tensor, side: int) -> Tensor:

@@ -26,15 +26,15 @@ def cue_conflict(subject: Subject, data: Source, *, split: str = "", n: Count = 
     split = data.held_out(split)
     images = data(split).head(n)
     y = images.y.cpu()
-    other = changes.partners(y, False, rng.stream(data.seed, "cue_conflict"))
-    if bool((y[other] == y).any()):
+    partner = changes.partners(y, False, rng.stream(data.seed, "cue_conflict"))
+    if bool((y[partner] == y).any()):
         raise SaccadeError("a conflict of cues needs images of at least two classes.")
 
     def change(x: Tensor, index: Tensor) -> Tensor:
-        return changes.recombined(x, images.batch(other.to(index.device)[index]))
+        return changes.recombined(x, images.batch(partner.to(index.device)[index]))
 
     after = answers.said(subject, data, split, n, change, conflict="spectrum")
-    shape, texture = (after == y).numpy(), (after == y[other]).numpy()
+    shape, texture = (after == y).numpy(), (after == y[partner]).numpy()
     yield Row.mean("follows_shape", shape)
     yield Row.mean("follows_texture", texture)
     decided = shape | texture

@@ -52,7 +52,7 @@ def equivariance(
     moves += [Move("permute")] if permute and "alone" in scopes else []
     for trained in (True, False) if fresh else (True,):
         model = subject.model if trained else untrained(subject.model, data.seed)
-        found = measure(
+        report = measure(
             model,
             x,
             moves=moves,
@@ -61,17 +61,17 @@ def equivariance(
             lie=("shift", "rotate", "scale") if lie else (),
             precision=precision,
         )
-        for one in found.findings:
-            if one.region not in regions:
+        for finding in report.findings:
+            if finding.region not in regions:
                 continue
-            at = {k: v for k, v in asdict(one).items() if k not in ("error", "largest", "n", "measure", "type")}
-            at = {**at, "layer_type": one.type, "trained": trained}
-            yield Row(f"{one.measure}_error", one.error, one.n, Settings(at))
-            if one.measure == "equivariance":
-                yield Row("largest_difference", one.largest, one.n, Settings(at))
+            at = {k: v for k, v in asdict(finding).items() if k not in ("error", "largest", "n", "measure", "type")}
+            at = {**at, "layer_type": finding.type, "trained": trained}
+            yield Row(f"{finding.measure}_error", finding.error, finding.n, Settings(at))
+            if finding.measure == "equivariance":
+                yield Row("largest_difference", finding.largest, finding.n, Settings(at))
         yield Row(
             "layers_skipped",
-            float(len(found.skipped)),
+            float(len(report.skipped)),
             len(x),
-            Settings(trained=trained, names=tuple(f"{name}: {why}" for name, why in found.skipped.items())),
+            Settings(trained=trained, names=tuple(f"{name}: {why}" for name, why in report.skipped.items())),
         )

@@ -48,14 +48,14 @@ def image_transforms(
 
 def _change(images: Images, name: str, severity: float, seed: int) -> answers.Change:
     colour, n = torch.tensor(images.mean), len(images)
-    way = torch.randint(4, (n,), generator=rng.stream(seed, "image_transforms", name))
+    direction = torch.randint(4, (n,), generator=rng.stream(seed, "image_transforms", name))
     if name == "translation":
         side = images.batch(images.y[:1] * 0).shape[-1]
         pixels_moved = max(1, round(severity * side))
-        down, right = (torch.tensor(steps)[way] * pixels_moved for steps in ((-1, 1, 0, 0), (0, 0, -1, 1)))
+        down, right = (torch.tensor(steps)[direction] * pixels_moved for steps in ((-1, 1, 0, 0), (0, 0, -1, 1)))
         return lambda x, index: changes.shifted(x, down[index.cpu()], right[index.cpu()], _of(colour, x))
     if name == "rotation":
-        maps = pixels.rotation(severity * (1.0 - 2.0 * (way % 2)))
+        maps = pixels.rotation(severity * (1.0 - 2.0 * (direction % 2)))
     elif severity > 0:
         maps = pixels.scaling(torch.full((n,), severity))
     else:

@@ -38,8 +38,8 @@ def inference_time(
             models.build(pair["model"], images.classes, seed=data.seed, **pair[form]).to(subject.device).eval()
             for form in FORMS
         ]
-        found = alternate(timed, x, repeats)
-        for form, model, seconds in zip(FORMS, timed, found, strict=True):
+        seconds_by_model = alternate(timed, x, repeats)
+        for form, model, seconds in zip(FORMS, timed, seconds_by_model, strict=True):
             at = Settings(
                 family=pair["family"], size=pair["size"], form=form.upper(), device=subject.device.partition(":")[0]
             )
@@ -49,15 +49,17 @@ def inference_time(
 
 def alternate(timed: Sequence[nn.Module], x: Tensor, repeats: int) -> list[list[float]]:
     """Seconds of each model's answers, taken in turns."""
-    found: list[list[float]] = [[] for _ in timed]
+    seconds_by_model: list[list[float]] = [[] for _ in timed]
     with torch.no_grad():
         for model in timed:
             model(x)  # the first call pays for set-up
-        while len(found[0]) < repeats and (len(found[0]) < FEWEST or max(map(sum, found)) < ENOUGH):
-            for model, seconds in zip(timed, found, strict=True):
-                began = time.perf_counter()
+        while len(seconds_by_model[0]) < repeats and (
+            len(seconds_by_model[0]) < FEWEST or max(map(sum, seconds_by_model)) < ENOUGH
+        ):
+            for model, seconds in zip(timed, seconds_by_model, strict=True):
+                start = time.perf_counter()
                 answer = model(x)
                 if answer.device.type != "cpu":
                     answer.sum().item()  # waits for the device
-                seconds.append(time.perf_counter() - began)
-    return found
+                seconds.append(time.perf_counter() - start)
+    return seconds_by_model

@@ -55,8 +55,8 @@ def ingredients(
     with torch.no_grad():
         whole = _centred(_in_chunks(model, x))
         for name in ingredients:
-            changed = [_centred(z) - whole for z in WITHOUT[name](model, x, draws, data.seed)]
-            yield Row("use", _relative(torch.stack(changed), whole), len(x), Settings(ingredient=name))
+            changes = [_centred(z) - whole for z in WITHOUT[name](model, x, draws, data.seed)]
+            yield Row("use", _relative(torch.stack(changes), whole), len(x), Settings(ingredient=name))
 
 
 def _without_positions(model: nn.Module, x: Tensor, draws: int, seed: int) -> Iterator[Tensor]:
@@ -64,24 +64,24 @@ def _without_positions(model: nn.Module, x: Tensor, draws: int, seed: int) -> It
     codes = position_codes(model)
     draw = rng.stream(seed, "probe", "ingredients")
     for _ in range(draws):
-        moved = {name: _permuted(code, axis, draw) for name, (code, axis) in codes.items()}
-        yield _in_chunks(functools.partial(torch.func.functional_call, model, moved), x)
+        permuted_codes = {name: _permuted(code, axis, draw) for name, (code, axis) in codes.items()}
+        yield _in_chunks(functools.partial(torch.func.functional_call, model, permuted_codes), x)
 
 
 def position_codes(model: nn.Module) -> dict[str, tuple[Tensor, int]]:
     """Position codes by their name in the model, each with the axis that counts positions."""
-    found = {}
+    codes = {}
     for place, module in model.named_modules():
         for name, axis in getattr(module, "position_codes", USUAL_CODES):
             code = _tensor(module, name)
             if code is not None:
-                found[f"{place}.{name}" if place else name] = (code, axis)
-    if not found:
+                codes[f"{place}.{name}" if place else name] = (code, axis)
+    if not codes:
         raise SaccadeError(
             f"{type(model).__name__} has no position codes that are known; name them in the module that holds them, "
             'as in position_codes = (("positions", -2),), parameter or buffer and the axis of positions.'
         )
-    return found
+    return codes
 
 
 def _tensor(module: nn.Module, name: str) -> Tensor | None:
@@ -100,17 +100,17 @@ def _permuted(code: Tensor, axis: int, draw: torch.Generator) -> Tensor:
 
 def _without_content(model: nn.Module, x: Tensor, draws: int, seed: int) -> Iterator[Tensor]:
     """Image by image, so that a model may form its maps in whatever pieces and order it likes."""
-    seen = _Maps()
-    with seen:
+    recorder = _Maps()
+    with recorder:
         for i in range(len(x)):
-            seen.start()
+            recorder.start()
             model(x[i : i + 1])
-    if not seen.sums:
+    if not recorder.sums:
         raise SaccadeError(
             f"{type(model).__name__} shows no attention maps: none of its layers calls softmax on three or more axes "
             "or scaled_dot_product_attention; leave content out."
         )
-    means = _Maps([total / len(x) for total in seen.sums])
+    means = _Maps([total / len(x) for total in recorder.sums])
     with means:
         out = []
         for i in range(len(x)):
@@ -120,11 +120,11 @@ def _without_content(model: nn.Module, x: Tensor, draws: int, seed: int) -> Iter
 
 
 class _Maps(TorchFunctionMode):
-    """Adds up every attention map of a forward pass in the order of the calls, or puts given maps in their place."""
+    """Adds up every attention map of a forward pass in the order of the calls, or uses `replacements` instead."""
 
-    def __init__(self, given: Sequence[Tensor] = ()) -> None:
+    def __init__(self, replacements: Sequence[Tensor] = ()) -> None:
         super().__init__()
-        self.given, self.sums, self.call = given, list[Tensor](), 0
+        self.replacements, self.sums, self.call = replacements, list[Tensor](), 0
 
     def start(self) -> None:
         self.call = 0
@@ -132,16 +132,18 @@ class _Maps(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func is F.scaled_dot_product_attention:
-            return self._kept(_map_of(*args, **kwargs)) @ (args[2] if len(args) > 2 else kwargs["value"])
-        found = func(*args, **kwargs)
-        if func not in SOFTMAXES or found.ndim < 3:
-            return found
-        kept = self._kept(found)
-        return kwargs["out"].copy_(kept) if kwargs.get("out") is not None else kept
+            return self._recorded_or_replaced(_map_of(*args, **kwargs)) @ (
+                args[2] if len(args) > 2 else kwargs["value"]
+            )
+        result = func(*args, **kwargs)
+        if func not in SOFTMAXES or result.ndim < 3:
+            return result
+        attention_map = self._recorded_or_replaced(result)
+        return kwargs["out"].copy_(attention_map) if kwargs.get("out") is not None else attention_map
 
-    def _kept(self, p: Tensor) -> Tensor:
-        if self.given:
-            p = self.given[self.call]
+    def _recorded_or_replaced(self, p: Tensor) -> Tensor:
+        if self.replacements:
+            p = self.replacements[self.call]
         elif self.call == len(self.sums):
             self.sums.append(p.clone())
         else:

@@ -32,7 +32,7 @@ def patch_shuffle(
     for grid in grids:
         draw = rng.stream(data.seed, "patch_shuffle", grid)
         order = torch.rand(len(images), grid * grid, generator=draw).argsort(1).to(data.device)
-        said = answers.said(
+        after = answers.said(
             subject,
             data,
             split,
@@ -40,8 +40,8 @@ def patch_shuffle(
             functools.partial(_shuffle, order, grid),
             patch_shuffle=grid,
         )
-        yield Row.mean("shuffled_accuracy", (said == y).numpy(), grid=grid)
-        yield Row.mean("answer_kept", (said == before).numpy(), grid=grid)
+        yield Row.mean("shuffled_accuracy", (after == y).numpy(), grid=grid)
+        yield Row.mean("answer_kept", (after == before).numpy(), grid=grid)
 
 
 def shuffled(x: Tensor, order: Tensor, grid: int) -> Tensor:
@@ -56,11 +56,11 @@ def shuffled(x: Tensor, order: Tensor, grid: int) -> Tensor:
     squares = rearrange(x[..., :high, :wide], "n c (a h) (b w) -> (n a b) (c h w)", a=grid, b=grid)
     first = torch.arange(n, device=x.device)[:, None] * grid**2  # of each image; whole squares are lines of memory
     squares = squares.index_select(0, (first + order).flatten())
-    moved = rearrange(squares, "(n a b) (c h w) -> n c (a h) (b w)", a=grid, b=grid, n=n, c=c, h=high // grid)
+    shuffled_part = rearrange(squares, "(n a b) (c h w) -> n c (a h) (b w)", a=grid, b=grid, n=n, c=c, h=high // grid)
     if (high, wide) == x.shape[-2:]:
-        return moved
+        return shuffled_part
     whole = x.clone()
-    whole[..., :high, :wide] = moved
+    whole[..., :high, :wide] = shuffled_part
     return whole
 
 

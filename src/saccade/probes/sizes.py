@@ -17,7 +17,7 @@ from saccade.subjects.subject import Subject
 @probe(version=1, milestones=False, fact_seconds=5)
 def sizes(subject: Subject | None, data: Source, *, nets: Sequence[Mapping[str, Any]] = ()) -> Iterator[Row]:
     """Parameters of each of `nets` (net, model, args), built without memory. No trained model is looked at."""
-    for wanted in nets:
+    for net in nets:
         with torch.device("meta"):
-            built = models.build(wanted["model"], **wanted["args"])
-        yield Row("size", models.parameters(built), 1, Settings(net=wanted["net"]))
+            built = models.build(net["model"], **net["args"])
+        yield Row("size", models.parameters(built), 1, Settings(net=net["net"]))

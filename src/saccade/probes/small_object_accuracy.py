@@ -53,14 +53,19 @@ def _parts(images: SmallObjects, right: np.ndarray, at: Settings) -> Iterator[Ro
         cell = (images.place.cpu().numpy() * CELLS // room).clip(0, CELLS - 1)
         for down in range(CELLS):
             for across in range(CELLS):
-                here = right[(cell == (down, across)).all(1)]
-                if len(here):
+                selected = right[(cell == (down, across)).all(1)]
+                if len(selected):
                     yield Row(
-                        "object_accuracy_by_place", float(here.mean()), len(here), Settings(at, row=down, column=across)
+                        "object_accuracy_by_place",
+                        float(selected.mean()),
+                        len(selected),
+                        Settings(at, row=down, column=across),
                     )
     if len(images.behind.names) > 1:
         which = images.which.cpu().numpy()
         for i, name in enumerate(images.behind.names):
-            here = right[which == i]
-            if len(here):
-                yield Row("object_accuracy_by_picture", float(here.mean()), len(here), Settings(at, picture=name))
+            selected = right[which == i]
+            if len(selected):
+                yield Row(
+                    "object_accuracy_by_picture", float(selected.mean()), len(selected), Settings(at, picture=name)
+                )

@@ -35,8 +35,8 @@ def through_transforms(
     if train:
         images = data("train").head(train)
         yield from _rows(subject, images, label_smoothing, "train", "test")
-        drawn = rng.stream(data.seed, "probe", "augment")
-        yield from _rows(subject, images, label_smoothing, "train", "training", drawn)
+        generator = rng.stream(data.seed, "probe", "augment")
+        yield from _rows(subject, images, label_smoothing, "train", "training", generator)
 
 
 def _rows(

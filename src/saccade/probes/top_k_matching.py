@@ -45,13 +45,13 @@ def top_k_matching(
             f"the model answers with {logits.shape[1]} classes, and the mosaics have {images.classes}; "
             "train it on all classes of the set."
         )
-    present, chosen = images.present.cpu().numpy(), scores.top(logits, k)
-    counts = (chosen & present).sum(1)
+    present, best_answers = images.present.cpu().numpy(), scores.top(logits, k)
+    counts = (best_answers & present).sum(1)
     yield Row.mean("top_k_matching", counts.astype(np.uint8), k=k)
     for count in range(k + 1):
         yield Row("matching_share", float((counts == count).mean()), n, Settings(k=k, matches=count))
     for place, label in zip(PLACES, images.shown.T.cpu().numpy(), strict=True):
-        yield Row("tile_found", float(chosen[np.arange(n), label].mean()), n, Settings(k=k, place=place))
+        yield Row("tile_found", float(best_answers[np.arange(n), label].mean()), n, Settings(k=k, place=place))
     chance = scores.by_chance(images.classes, TILES, k)
     yield Row("matching_by_chance", k * TILES / images.classes, 1, Settings(k=k))
     for count, share in enumerate(chance):
@@ -60,10 +60,10 @@ def top_k_matching(
 
 def drawn_from(data: Source, of: str) -> str:
     """The set whose images a probe draws its own from: the one asked for, or the one the data is made from."""
-    known = registry.card("data", data.name).args
-    if not of and "of" not in known:
+    arguments = registry.card("data", data.name).args
+    if not of and "of" not in arguments:
         raise SaccadeError(f"{data.name} does not say which set its images are from; name one, as in of=cifar10.")
-    return of or str(data.args.get("of", known["of"]))
+    return of or str(data.args.get("of", arguments["of"]))
 
 
 def side_of(data: Source) -> int:

@@ -96,16 +96,16 @@ def compare(
 ) -> Comparison:
     """a minus b. Names and run keys of models that this lab trained over two or more shared seeds: over seeds."""
     source = measure.source(data) if isinstance(data, str) else data
-    keys = [_trained(one, source, lab) for one in (a, b)]
+    keys = [_keys_by_seed(one, source, lab) for one in (a, b)]
     shared = sorted(set(keys[0]) & set(keys[1]))
     if len(shared) >= 2:
         return _over_seeds(a, b, [[k[s] for s in shared] for k in keys], shared, source, on, lab, n, report, how)
     profiles: list[Profile] = []
     for one in (a, b):
-        made = measure.profile(
+        profile = measure.profile(
             one, source, only=on, lab=lab, n=n or (profiles[0].n if profiles else 0), report=report, **how
         )
-        profiles.append(made)
+        profiles.append(profile)
     if profiles[0].n != profiles[1].n:  # the second takes longer than the first
         profiles[0] = measure.profile(a, source, only=on, lab=lab, n=profiles[1].n, report=report, **how)
     return of_profiles(*profiles)
@@ -122,26 +122,26 @@ def of_profiles(a: Profile, b: Profile) -> Comparison:
         notes.append(
             f"{a.name} is read {a.reading}, {b.name} {b.reading}: what they keep can be compared, rights cannot"
         )
-    other = {row.key: row for row in b.rows}
-    tested: list[tuple[Measured, Measured, Evidence]] = []
+    rows_of_b = {row.key: row for row in b.rows}
+    pairs: list[tuple[Measured, Measured, Evidence]] = []
     for row in a.rows:
-        if row.key in other and row.each is not None and other[row.key].each is not None:
-            tested.append((row, other[row.key], paired(row.each, other[row.key].each)))
-    adjusted = stats.holm([min(1.0, 2 * min(e.p, e.p_against)) for _, _, e in tested])
+        if row.key in rows_of_b and row.each is not None and rows_of_b[row.key].each is not None:
+            pairs.append((row, rows_of_b[row.key], paired(row.each, rows_of_b[row.key].each)))
+    adjusted = stats.holm([min(1.0, 2 * min(e.p, e.p_against)) for _, _, e in pairs])
     rows = tuple(
-        _contrast(one, two, e, p, a.name, b.name, "images") for (one, two, e), p in zip(tested, adjusted, strict=True)
+        _contrast(one, two, e, p, a.name, b.name, "images") for (one, two, e), p in zip(pairs, adjusted, strict=True)
     )
     both = {row.key: row for row in a.rows if row.key == "accuracy"}
     errors = None
-    if both and "accuracy" in other:
-        errors = overlap(~both["accuracy"].each, ~other["accuracy"].each)
-    for key in sorted({r.key for r in a.rows} ^ set(other)):
+    if both and "accuracy" in rows_of_b:
+        errors = overlap(~both["accuracy"].each, ~rows_of_b["accuracy"].each)
+    for key in sorted({r.key for r in a.rows} ^ set(rows_of_b)):
         notes.append(f"{key} was asked of one of the two only")
     return Comparison(a=a.name, b=b.name, over="images", n=a.n, rows=rows, errors=errors, notes=tuple(notes))
 
 
 def overlap(a_wrong: np.ndarray, b_wrong: np.ndarray) -> Overlap:
-    same = float((a_wrong == b_wrong).mean())
+    agreement = float((a_wrong == b_wrong).mean())
     pa, pb = float(a_wrong.mean()), float(b_wrong.mean())
     chance = pa * pb + (1 - pa) * (1 - pb)
     return Overlap(
@@ -149,7 +149,7 @@ def overlap(a_wrong: np.ndarray, b_wrong: np.ndarray) -> Overlap:
         only_a_wrong=int((a_wrong & ~b_wrong).sum()),
         only_b_wrong=int((b_wrong & ~a_wrong).sum()),
         n=len(a_wrong),
-        consistency=(same - chance) / (1 - chance) if chance < 1 else math.nan,
+        consistency=(agreement - chance) / (1 - chance) if chance < 1 else math.nan,
     )
 
 
@@ -166,21 +166,21 @@ def paired(a: np.ndarray, b: np.ndarray) -> Evidence:
     value, error = means[0] - means[1], math.sqrt(sum(spreads))
     half = 1.959963984540054 * error
     p = 0.5 * math.erfc(value / error / math.sqrt(2)) if error else (0.0 if value > 0 else 1.0)
-    shown = Estimate(value, value - half, value + half, min(len(a), len(b)), "unpaired z, images")
-    return Evidence(shown, p, 1 - p, "unpaired z")
+    difference = Estimate(value, value - half, value + half, min(len(a), len(b)), "unpaired z, images")
+    return Evidence(difference, p, 1 - p, "unpaired z")
 
 
 # -- over seeds
 
 
-def _trained(model: Model, data: Source, lab: str) -> dict[int, str]:
+def _keys_by_seed(model: Model, data: Source, lab: str) -> dict[int, str]:
     """Keys by seed of the runs that a name or a run's key stands for; none where it is no model of this lab."""
     if not isinstance(model, str) or not (Lab(lab).root / "runs").is_dir():
         return {}
     store = Lab(lab)
     if KEY.fullmatch(model):
         keys = [k for k in store.keys() if k.startswith(model)]  # noqa: SIM118
-        return _ways(store, _alike(store, keys[0])).popitem()[1] if len(keys) == 1 else {}
+        return _ways(store, _same_but_seed(store, keys[0])).popitem()[1] if len(keys) == 1 else {}
     if model.replace("-", "_") not in registry.cards("model"):
         return {}
     ways = _ways(store, runs_of(registry.card("model", model).name, Wanted(data=data, lab=lab)))
@@ -192,15 +192,15 @@ def _trained(model: Model, data: Source, lab: str) -> dict[int, str]:
     return next(iter(ways.values()), {})
 
 
-def _alike(store: Lab, key: str) -> list[str]:
+def _same_but_seed(store: Lab, key: str) -> list[str]:
     """All finished runs that differ from this one by their seed only."""
     one = replace(store.run(key), seed=0)
-    out = []
+    keys = []
     for other in store.keys():  # noqa: SIM118
-        done = store.done(other)
-        if done and done["outcome"] == "finished" and replace(store.run(other), seed=0) == one:
-            out.append(other)
-    return out
+        result = store.done(other)
+        if result and result["outcome"] == "finished" and replace(store.run(other), seed=0) == one:
+            keys.append(other)
+    return keys
 
 
 def _ways(store: Lab, keys: Sequence[str]) -> dict[Any, dict[int, str]]:

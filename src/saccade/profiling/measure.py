@@ -45,9 +45,9 @@ def source(
     text: str, *, seed: int = 0, device: str = "cpu", size: int = 0, args: Mapping[str, Any] | None = None
 ) -> Source:
     """A set (cifar10, mnist), a registered construction, or folder:PATH, at a size if that is given."""
-    at = {"size": size} if size and text.startswith("folder:") else {}
-    name, given = named(text, {**at, **(args or {})})
-    return Source(name, Settings(given), seed, device)
+    size_args = {"size": size} if size and text.startswith("folder:") else {}
+    name, data_args = named(text, {**size_args, **(args or {})})
+    return Source(name, Settings(data_args), seed, device)
 
 
 def asked_split(data: Source) -> str:
@@ -56,10 +56,10 @@ def asked_split(data: Source) -> str:
         data("test")
         return "test"
     except SaccadeError as error:
-        watched = str(registry.card("data", data.name).extra.get("watch", "test"))
-        if watched == "test" or "split" not in str(error):
+        watch_split = str(registry.card("data", data.name).extra.get("watch", "test"))
+        if watch_split == "test" or "split" not in str(error):
             raise
-        return watched
+        return watch_split
 
 
 @threads.that_pay()
@@ -86,40 +86,40 @@ def profile(
     `n` images per question (0: as many of 1000, 500, 250, 100 or 50 as two cores answer in `seconds`, by the model's
     operations); `only` asks some questions by their keys; `way` reads the answers by labels, map, agreement or linear.
     """
-    began = time.perf_counter()
+    start = time.perf_counter()
     _check_only(only)
     if n < 0:
         raise SaccadeError(f"a profile needs a number of images above 0 (or 0: as many as fit into the time), not {n}.")
-    found, data = _found(subject, data, seed=seed, device=device, size=size, wanted=wanted)
+    resolved, data = _resolved(subject, data, seed=seed, device=device, size=size, wanted=wanted)
     split = split or asked_split(data)
     images = data(split)
-    tuning = _tuning(data, found)
-    one, facts = fit(found, images, tuning=tuning, size=size, channels=channels, normalise=normalise, device=device)
+    tuning = _tuning(data, resolved)
+    one, facts = fit(resolved, images, tuning=tuning, size=size, channels=channels, normalise=normalise, device=device)
     report(f"{facts.name}: {facts.parameters:,} parameters, takes {facts.channels} x {facts.size[0]} x {facts.size[1]}")
     per_image, latency, flops = cost(one, images)
     n = min(n or images_for(flops, seconds), len(images))
     reading = read(one, facts, data, way=way, classes=classes, split=split, n=n, tuning=_training(data, READ_OUT))
     reading = dataclasses.replace(reading, subject=dataclasses.replace(reading.subject, kept={}))
     report(f"{n} images of {data.words}, {split}; read {reading.says}; {_wait(n, per_image, only)}")
-    quick = faster(reading.subject, images.head(n))
-    asked = _asked(reading, facts, images, n)
+    fast_subject = faster(reading.subject, images.head(n))
+    context = _context(reading, facts, images, n)
     if any(q.compares for q in QUESTIONS if not only or q.key in only):
-        asked = dataclasses.replace(asked, commonest=_commonest(quick, reading.data, split, n))
-    rows, skipped, details = _ask(reading, quick, asked, split, only, report)
+        context = dataclasses.replace(context, commonest=_commonest(fast_subject, reading.data, split, n))
+    rows, skipped, details = _ask(reading, fast_subject, context, split, only, report)
     about = _about(data, split, images, n)
     rows += _costs(facts, per_image, latency, flops, only)
-    known = references.of(about["set"] or data.name)
+    cards = references.of(about["set"] or data.name)
     return Profile(
         name=facts.name,
         facts={**plain(dataclasses.asdict(facts)), "flops": flops},
         data=about,
         reading=reading.says,
         way=reading.way,
-        rows=tuple(_with_references(row, known) for row in rows),
+        rows=tuple(_with_references(row, cards) for row in rows),
         skipped=skipped,
-        notes=(*facts.notes, *_one_answer(asked)),
+        notes=(*facts.notes, *_one_answer(context)),
         details=tuple({**d, "model": facts.name, "checksum": about["checksum"]} for d in details),
-        seconds=time.perf_counter() - began,
+        seconds=time.perf_counter() - start,
         n=n,
     )
 
@@ -146,7 +146,7 @@ def _check_only(only: Sequence[str]) -> None:
             raise SaccadeError(suggest("question of a profile", key, known))
 
 
-def _found(
+def _resolved(
     subject: str | nn.Module | Callable[..., nn.Module],
     data: str | Source,
     *,
@@ -159,18 +159,18 @@ def _found(
     one = source(data, seed=seed, device=device, size=size) if isinstance(data, str) else data
     first = one(asked_split(one)).head(1)
     shape = first.batch(first.y * 0).shape
-    asked = Wanted(**{"classes": first.classes, "size": shape[-1], "channels": shape[1], "data": one, **wanted})
-    found = find(subject, asked)
-    if one.name == "folder" and found.size and "size" not in one.args:
-        one = dataclasses.replace(one, args=Settings(one.args, size=found.size))
-    return found, one
+    request = Wanted(**{"classes": first.classes, "size": shape[-1], "channels": shape[1], "data": one, **wanted})
+    resolved = find(subject, request)
+    if one.name == "folder" and resolved.size and "size" not in one.args:
+        one = dataclasses.replace(one, args=Settings(one.args, size=resolved.size))
+    return resolved, one
 
 
-def _tuning(data: Source, found: Found) -> Images | None:
+def _tuning(data: Source, resolved: Found) -> Images | None:
     """Training images to choose a normalisation by; none where the model's source says which."""
-    if found.mean is not None:
+    if resolved.mean is not None:
         return None
-    return _training(data, TUNING_LARGE if (found.size or 0) > 64 else TUNING)
+    return _training(data, TUNING_LARGE if (resolved.size or 0) > 64 else TUNING)
 
 
 def _training(data: Source, n: int) -> Images | None:
@@ -187,96 +187,107 @@ def images_for(flops: float, seconds: float) -> int:
     return next((c for c in COUNTS if VARIANTS * c * flops / RATE <= seconds), COUNTS[-1])
 
 
-def _asked(reading: Reading, facts: Facts, images: Images, n: int) -> Asked:
+def _context(reading: Reading, facts: Facts, images: Images, n: int) -> Asked:
     card = registry.card("data", reading.data.name)
-    drawn = str(reading.data.args.get("of", card.args.get("of", "")))
+    set_name = str(reading.data.args.get("of", card.args.get("of", "")))
     return Asked(
         n=n,
         side=images.batch(images.y[:1] * 0).shape[-1],
         input_side=facts.size[0],
         classes=images.classes if reading.way != "agreement" else facts.classes,
         labels=reading.way != "agreement",
-        set_name=drawn,
+        set_name=set_name,
     )
 
 
 def _commonest(subject: Subject, data: Source, split: str, n: int) -> float:
     """The share of the images that get the most frequent answer. The answers are those that the probes share."""
-    said = answers.said(subject, data, split, n)
-    return float(torch.bincount(said).max()) / len(said)
+    predictions = answers.said(subject, data, split, n)
+    return float(torch.bincount(predictions).max()) / len(predictions)
 
 
-def _one_answer(asked: Asked) -> tuple[str, ...]:
-    if not asked.says_one_thing:
+def _one_answer(context: Asked) -> tuple[str, ...]:
+    if not context.says_one_thing:
         return ()
     return (
-        f"{100 * asked.commonest:.0f} % of the unchanged images get one and the same answer, as from a model that has "
-        "not learned: that it keeps its answers says nothing",
+        f"{100 * context.commonest:.0f} % of the unchanged images get one and the same answer, as from a model that "
+        "has not learned: that it keeps its answers says nothing",
     )
 
 
 def _ask(
-    reading: Reading, quick: Subject, asked: Asked, split: str, only: Sequence[str], report: Callable[[str], None]
+    reading: Reading,
+    fast_subject: Subject,
+    context: Asked,
+    split: str,
+    only: Sequence[str],
+    report: Callable[[str], None],
 ) -> tuple[list[Measured], dict[str, str], list[dict[str, Any]]]:
     rows: list[Measured] = []
     skipped: dict[str, str] = {}
     details: list[dict[str, Any]] = []
-    done: dict[Probe, list[Row]] = {}
+    rows_by_probe: dict[Probe, list[Row]] = {}
     for question in QUESTIONS:
         if only and question.key not in only:
             continue
-        if question.needs_labels and not asked.labels:
+        if question.needs_labels and not context.labels:
             skipped[question.key] = "needs right and wrong, and the answers are read by agreement with themselves"
             continue
-        if question.needs_set and not asked.set_name:
+        if question.needs_set and not context.set_name:
             skipped[question.key] = "its images are made of a known set (such as cifar10), and these are not from one"
             continue
-        probe = _probe(question, asked, split, only)
-        if probe not in done:
-            began = time.perf_counter()
-            one = reading.subject if probe.name in LAYERS else quick
+        probe = _probe(question, context, split, only)
+        if probe not in rows_by_probe:
+            start = time.perf_counter()
+            one = reading.subject if probe.name in LAYERS else fast_subject
             try:
-                done[probe] = list(registry.find("probe", probe.name)(one, reading.data, **probe.settings))
+                rows_by_probe[probe] = list(registry.find("probe", probe.name)(one, reading.data, **probe.settings))
             except Exception as error:  # of foreign code: it costs this question, not the page
-                own = isinstance(error, SaccadeError)
-                skipped[question.key] = str(error) if own else f"{probe.name} failed on it ({in_words(error)})"
-                done[probe] = []
+                known_error = isinstance(error, SaccadeError)
+                skipped[question.key] = str(error) if known_error else f"{probe.name} failed on it ({in_words(error)})"
+                rows_by_probe[probe] = []
                 continue
-            details += [_detail(probe, row) for row in done[probe]]
-            report(f"{probe.name} {time.perf_counter() - began:.1f} s")
-        row = pick(done[probe], question.metric, question.at(asked))
+            details += [_detail(probe, row) for row in rows_by_probe[probe]]
+            report(f"{probe.name} {time.perf_counter() - start:.1f} s")
+        row = pick(rows_by_probe[probe], question.metric, question.at(context))
         if row is None:
-            skipped.setdefault(question.key, next((w for k, w in skipped.items() if _same(k, question)), "gave no row"))
+            skipped.setdefault(
+                question.key, next((w for k, w in skipped.items() if _same_probe(k, question)), "gave no row")
+            )
             continue
-        beside = pick(done[probe], question.right, question.at(asked)) if question.right and asked.labels else None
+        accuracy_row = (
+            pick(rows_by_probe[probe], question.right, question.at(context))
+            if question.right and context.labels
+            else None
+        )
         rows.append(
             Measured(
                 key=question.key,
-                question=question.words(asked),
+                question=question.words(context),
                 probe=probe.name,
                 unit=question.unit,
                 estimate=estimate(row),
-                accuracy=estimate(beside) if beside else None,
-                says=question.means(row.value, asked),
+                accuracy=estimate(accuracy_row) if accuracy_row else None,
+                says=question.means(row.value, context),
                 each=row.each,
             )
         )
     return rows, skipped, details
 
 
-def _same(key: str, question: Question) -> bool:
+def _same_probe(key: str, question: Question) -> bool:
     return next(q.probe for q in QUESTIONS if q.key == key) == question.probe
 
 
-def _probe(question: Question, asked: Asked, split: str, only: Sequence[str]) -> Probe:
-    settings = dict(question.settings(asked))
+def _probe(question: Question, context: Asked, split: str, only: Sequence[str]) -> Probe:
+    settings = dict(question.settings(context))
     if only:
-        left = [q for q in QUESTIONS if q.probe == question.probe and q.part and q.key not in only]
-        settings.update({q.part: () for q in left})
-    known = registry.card("probe", question.probe).args
-    if "split" in known:
+        unasked = [q for q in QUESTIONS if q.probe == question.probe and q.part and q.key not in only]
+        settings.update({q.part: () for q in unasked})
+    accepted = registry.card("probe", question.probe).args
+    if "split" in accepted:
         settings["split"] = split
-    if "splits" in known:
+    if "splits" in accepted:
         settings["splits"] = (split,)
     return Probe(question.probe, settings)
 
@@ -308,11 +319,11 @@ def cost(subject: Subject, images: Images) -> tuple[float, float, float]:
     x = standardise(first.batch(first.y * 0), subject.mean, subject.std)
     with evaluating(subject.model), torch.no_grad():
         flops = _flops_of_shapes(subject.model, x) or _flops(subject.model, x)
-        alone = _seconds(lambda: subject.model(x))
-        few = 64 if alone < 0.02 else 8
-        batch = x.expand(few, -1, -1, -1).contiguous()
-        together = _seconds(lambda: subject.model(batch)) / few
-    return together, alone, flops
+        single = _seconds(lambda: subject.model(x))
+        count = 64 if single < 0.02 else 8
+        batch = x.expand(count, -1, -1, -1).contiguous()
+        together = _seconds(lambda: subject.model(batch)) / count
+    return together, single, flops
 
 
 def _flops(model: nn.Module, x: torch.Tensor) -> float:
@@ -357,9 +368,9 @@ FUSED = {  # what torch's own counter does not know, and would leave out
 def _seconds(action: Callable[[], Any]) -> float:
     times = []
     for _ in range(REPEATS):
-        began = time.perf_counter()
+        start = time.perf_counter()
         action()
-        times.append(time.perf_counter() - began)
+        times.append(time.perf_counter() - start)
         if sum(times) > 2:
             break
     return min(times[1:] or times) if len(times) < 5 else statistics.median(times)
@@ -391,6 +402,6 @@ def _digits(value: float) -> str:
     return f"{value:.0f}" if value >= 10 else f"{value:.2g}"
 
 
-def _with_references(row: Measured, known: Sequence[references.Card]) -> Measured:
-    beside = tuple(references.reference(card, row.key) for card in known if row.key in card.values)
-    return dataclasses.replace(row, references=beside)
+def _with_references(row: Measured, cards: Sequence[references.Card]) -> Measured:
+    values = tuple(references.reference(card, row.key) for card in cards if row.key in card.values)
+    return dataclasses.replace(row, references=values)

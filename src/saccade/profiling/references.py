@@ -32,10 +32,10 @@ class Card:
 
     def sentence(self) -> str:
         """As in `cifar10: 44.8 % [42.1, 47.5] over 3 seeds, 12 s each; width=8; 32 000 images seen, ...`."""
-        given = ", ".join(f"{k}={v}" for k, v in self.args.items()) or "its defaults"
+        arguments = ", ".join(f"{k}={v}" for k, v in self.args.items()) or "its defaults"
         return (
             f"{self.data}: {100 * self.accuracy:.1f} % [{100 * self.low:.1f}, {100 * self.high:.1f}] over {self.seeds} "
-            f"seeds, {self.seconds:.0f} s each ({self.machine}); {given}; {self.recipe}"
+            f"seeds, {self.seconds:.0f} s each ({self.machine}); {arguments}; {self.recipe}"
         )
 
 

@@ -45,13 +45,13 @@ def span(
     lines: Sequence[Line], k: float, more: Iterable[float], log: bool, zero: bool = False
 ) -> tuple[float, float] | None:
     """The y range: all seeds and means; intervals too, but one of two seeds may not flatten all the rest."""
-    seen = [k * v for line in lines for v in [*(e.value for e in line.estimates), *sum(line.seeds, ())]]
-    seen = [v for v in [*seen, *more] if math.isfinite(v) and (v > 0 or not log)]
-    if not seen:
+    values = [k * v for line in lines for v in [*(e.value for e in line.estimates), *sum(line.seeds, ())]]
+    values = [v for v in [*values, *more] if math.isfinite(v) and (v > 0 or not log)]
+    if not values:
         return None
     ends = [k * b for line in lines for e in line.estimates for b in (e.low, e.high) if math.isfinite(b)]
     into, back = (math.log, math.exp) if log else (float, float)
-    low, high = into(min(seen)), into(max(seen))
+    low, high = into(min(values)), into(max(values))
     reach = 0.35 * (high - low) or 0.1 * abs(high) or 0.5
     inside = [into(b) for b in ends if b > 0 or not log]
     wide = (max(low - reach, min([low, *inside])), min(high + reach, max([high, *inside])))
@@ -60,6 +60,6 @@ def span(
     pad = 0.05 * (wide[1] - wide[0]) or reach
     bottom = wide[0] - (0 if zero and wide[0] == 0 else pad)
     top = wide[1] + (0 if zero and wide[1] == 0 else pad)
-    if k == 100 and not log and min(seen) >= 0 and max(seen) <= 100:
+    if k == 100 and not log and min(values) >= 0 and max(values) <= 100:
         bottom, top = max(bottom, -2.0 if not zero else 0.0), min(top, 102.0)  # shares cannot lie beyond
     return back(bottom), back(top)

@@ -97,10 +97,11 @@ def write(
             raise SaccadeError(suggest("report format", name, ACCEPTED))
     from saccade.report import draw  # here: matplotlib takes a second to load, and a terminal's verdicts need none
 
-    made = list(figures_of(study, table, verdicts, beside))
-    drawn = "md" in formats or "html" in formats
+    drawings = list(figures_of(study, table, verdicts, beside))
+    needs_svg = "md" in formats or "html" in formats
     shown = [
-        _shown(i, f, data, draw.render(data, "svg").decode() if drawn else "") for i, (f, data) in enumerate(made, 1)
+        _shown(i, f, data, draw.render(data, "svg").decode() if needs_svg else "")
+        for i, (f, data) in enumerate(drawings, 1)
     ]
     document = _document(study, scale, facts, content(study, scale, chosen, table, verdicts, shown, facts, beside))
     # Everything is made before anything is written: a figure that fails leaves the old report whole.
@@ -117,18 +118,18 @@ def write(
         )
         files["gaps.csv"] = ("gaps.csv", to_csv([*every.gaps, *every.faults]).encode())
     files["verdicts.json"] = ("verdicts.json", _json(study, scale, chosen, verdicts, facts).encode())
-    for s, (_, data) in zip(shown, made, strict=True):
-        kept = {
+    for s, (_, data) in zip(shown, drawings, strict=True):
+        bodies = {
             ".csv": to_csv(data.rows()).encode(),
             ".svg": s.svg.encode(),
             ".pdf": draw.render(data, "pdf") if "tex" in formats else b"",
         }
-        files |= {s.file + end: (s.file + end, body) for end, body in kept.items() if body or end == ".csv"}
+        files |= {s.file + end: (s.file + end, body) for end, body in bodies.items() if body or end == ".csv"}
     for name, body in files.values():
         write_atomic(Path(folder) / name, body)
-    for other in ("csv", "csv.xz") if tables else ():
-        if other not in tables:  # rows of an earlier report
-            (Path(folder) / f"rows.{other}").unlink(missing_ok=True)
+    for extension in ("csv", "csv.xz") if tables else ():
+        if extension not in tables:  # rows of an earlier report
+            (Path(folder) / f"rows.{extension}").unlink(missing_ok=True)
     _remove_left_out(study, Path(folder) / "figures", {Path(s.file).name for s in shown})
     return {key: Path(folder) / name for key, (name, _) in files.items()}
 
@@ -142,11 +143,11 @@ def _packed(path: Path, text: bytes) -> bytes:
     return lzma.compress(text)
 
 
-def _remove_left_out(study: Study, folder: Path, drawn: Collection[str]) -> None:
+def _remove_left_out(study: Study, folder: Path, current: Collection[str]) -> None:
     """Files of this study's figures that an earlier report had and this one leaves out; no others."""
-    known = {writers.slug(name, "_") for name in ("verdict_against_budget", *(f.name for f in study.figures))}
+    known_stems = {writers.slug(name, "_") for name in ("verdict_against_budget", *(f.name for f in study.figures))}
     for old in folder.glob("*"):
-        if old.suffix in (".csv", ".svg", ".pdf") and old.stem in known and old.stem not in drawn:
+        if old.suffix in (".csv", ".svg", ".pdf") and old.stem in known_stems and old.stem not in current:
             old.unlink()
 
 
@@ -192,10 +193,10 @@ def summary(verdicts: Sequence[Verdict]) -> str:
         reasons = Counter(str(v.reason) for v in verdicts if writers.LOOKS[v.says] == look and not v.decided)
         why = ", ".join(f"{k} {reason}" for reason, k in reasons.most_common())
         counts.append(f"{n} {look.words(n)}" + (f" ({why})" if why else ""))
-    listed = counts[0] if len(counts) == 1 else f"{', '.join(counts[:-1])} and {counts[-1]}"
+    counts_text = counts[0] if len(counts) == 1 else f"{', '.join(counts[:-1])} and {counts[-1]}"
     families = len({v.family for v in verdicts})
-    grouped = f" in {families} famil{'ies' if families != 1 else 'y'}" if families != len(verdicts) else ""
-    return f"{len(verdicts)} claim{'s' if len(verdicts) != 1 else ''}{grouped}: {listed}."
+    families_text = f" in {families} famil{'ies' if families != 1 else 'y'}" if families != len(verdicts) else ""
+    return f"{len(verdicts)} claim{'s' if len(verdicts) != 1 else ''}{families_text}: {counts_text}."
 
 
 def what_it_says(headline: Sequence[str], verdicts: Sequence[Verdict]) -> list[Verdict]:
@@ -203,12 +204,12 @@ def what_it_says(headline: Sequence[str], verdicts: Sequence[Verdict]) -> list[V
 
     Those of the headline. Where some have no number yet, decided claims take their place, and they come last.
     """
-    known = {v.claim: v for v in verdicts}
-    named = [known[id] for id in headline if id in known]
-    measured, open_ones = [v for v in named if v.evidence], [v for v in named if not v.evidence]
+    verdict_by_claim = {v.claim: v for v in verdicts}
+    headline_verdicts = [verdict_by_claim[id] for id in headline if id in verdict_by_claim]
+    measured, open_ones = [v for v in headline_verdicts if v.evidence], [v for v in headline_verdicts if not v.evidence]
     others = [v for v in verdicts if v.decided and v.evidence and v not in measured]
-    shown = [*measured, *others[: max(0, len(named) - len(measured))]]
-    return [*sorted(shown, key=lambda v: not v.decided), *open_ones]
+    selected = [*measured, *others[: max(0, len(headline_verdicts) - len(measured))]]
+    return [*sorted(selected, key=lambda v: not v.decided), *open_ones]
 
 
 def in_words(v: Verdict) -> tuple[str, str]:
@@ -269,8 +270,8 @@ def content(
     if study.headline:
         yield Section("What this study says")
         yield counts
-        told = [(v.label, *in_words(v)) for v in what_it_says(study.headline, verdicts)]
-        yield Items(tuple((Badge(label), f" {said} ", Small(tested)) for label, said, tested in told))
+        entries = [(v.label, *in_words(v)) for v in what_it_says(study.headline, verdicts)]
+        yield Items(tuple((Badge(label), f" {sentence} ", Small(tested)) for label, sentence, tested in entries))
     yield Section("Verdicts")
     if not study.headline:
         yield counts
@@ -337,9 +338,9 @@ def required(study: Study) -> list[str]:
 
 def _document(study: Study, scale: str, facts: Mapping[str, Any], blocks: Iterable[Block]) -> Document:
     name, url = (study.paper.citation, study.paper.url) if study.paper else ("", "")
-    cited: Inline = Ref(name, url) if url.startswith(("https://", "http://")) else name
+    citation: Inline = Ref(name, url) if url.startswith(("https://", "http://")) else name
     loud = LOUD if facts.get("procedural") else ""
-    source: Cell = ("After ", cited) if name else ("A study of one's own.",)
+    source: Cell = ("After ", citation) if name else ("A study of one's own.",)
     return Document(study.question, study.name, scale, source, loud, tuple(blocks))
 
 
@@ -352,8 +353,8 @@ def _shown(number: int, figure: Figure, data: figures.FigureData, svg: str) -> S
     numbers = Grid(
         f"Numbers behind figure {number}.", head, tuple(tuple((text(r.get(k)),) for k in head) for r in rows), ()
     )
-    said = (f"In the paper: {figure.paper or 'no counterpart'}.", data.note, figures.reading(data))
-    caption = " ".join(filter(None, said))
+    parts = (f"In the paper: {figure.paper or 'no counterpart'}.", data.note, figures.reading(data))
+    caption = " ".join(filter(None, parts))
     return Shown(
         number,
         f"Figure {number}. {figure.title}",
@@ -396,10 +397,10 @@ def _detail(v: Verdict) -> Iterator[Block]:
         pairs.append(("Look", (v.look,)))
     yield Terms(tuple(pairs))
     if v.requirements:
-        asked = tuple(
+        requirement_rows = tuple(
             ((m.asks,), ("–" if not m.applies else "yes" if m.met else "no",), (m.found,)) for m in v.requirements
         )
-        yield Grid("What a verdict requires.", ("requirement", "met", "found"), asked, (0.5, 0.08, 0.42))
+        yield Grid("What a verdict requires.", ("requirement", "met", "found"), requirement_rows, (0.5, 0.08, 0.42))
     if e and e.parts:
         parts = [((p.note or f"part {i}",), (ours(p),), (_p(p.p),), (p.method,)) for i, p in enumerate(e.parts, 1)]
         yield Grid("What the claim is made of.", ("part", "ours", "p", "test"), tuple(parts), (0.34, 0.28, 0.12, 0.26))
@@ -409,11 +410,11 @@ def _detail(v: Verdict) -> Iterator[Block]:
 
 
 def _choice_row(choice: Choice, chosen: Settings) -> tuple[Cell, ...]:
-    taken = chosen.get(choice.name, choice.default)
-    mark = "default" if taken == choice.default else f"default: {_value(choice.default)}"
-    others = [_value(k) for k in choice.known if k != taken]
-    listed = ", ".join(others) or ("–" if choice.known else f"any {type(choice.default).__name__}")
-    return (Mono(choice.name),), (Mono(_value(taken)), Small(mark)), (listed,), (choice.about,)
+    value = chosen.get(choice.name, choice.default)
+    mark = "default" if value == choice.default else f"default: {_value(choice.default)}"
+    others = [_value(k) for k in choice.known if k != value]
+    alternatives = ", ".join(others) or ("–" if choice.known else f"any {type(choice.default).__name__}")
+    return (Mono(choice.name),), (Mono(_value(value)), Small(mark)), (alternatives,), (choice.about,)
 
 
 def _touches(claims: Sequence[str]) -> Cell:
@@ -464,8 +465,8 @@ def _json(study: Study, scale: str, chosen: Settings, verdicts: Sequence[Verdict
 
 
 def _counted(verdicts: Iterable[Verdict]) -> tuple[tuple[writers.Look, int], ...]:
-    said = [writers.LOOKS[v.says] for v in verdicts]
-    return tuple((look, said.count(look)) for look in writers.LOOKS.values() if look in said)
+    looks = [writers.LOOKS[v.says] for v in verdicts]
+    return tuple((look, looks.count(look)) for look in writers.LOOKS.values() if look in looks)
 
 
 def _short(text: str, width: int) -> str:

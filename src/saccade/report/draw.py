@@ -76,22 +76,22 @@ def save(data: FigureData, path: str | Path) -> Path:
 def _curves(data: figures.Curves) -> Figure:
     k = 100 if data.y_percent else 1
     panels = data.panels or (Panel("", ()),)
-    own = any(p.y_label for p in panels)
-    columns = min(len(panels), 2 if own and len(panels) == 4 else 3 if own or len(panels) in (5, 6, 9) else 4)
+    own_axes = any(p.y_label for p in panels)
+    columns = min(len(panels), 2 if own_axes and len(panels) == 4 else 3 if own_axes or len(panels) in (5, 6, 9) else 4)
     rows = math.ceil(len(panels) / columns)
     lines = [line for p in panels for line in p.lines]
     marks, fits = [m for p in panels for m in p.marks], [f for p in panels for f in p.fits]
     handles = looks.legend(lines, marks, fits, width=26 if columns == 1 else 60)
     size, place = _room(handles, columns, rows, wide=columns > 1)
     figure = Figure(figsize=size, layout="constrained")
-    grid = figure.subplots(rows, columns, squeeze=False, sharey=not own)
+    grid = figure.subplots(rows, columns, squeeze=False, sharey=not own_axes)
     shared = _span([p for p in panels if not p.y_label], k, data.y_log)
     for i, (panel, ax) in enumerate(zip(panels, grid.flat, strict=False)):
         span = _span([panel], k, data.y_log) if panel.y_label else shared
         _panel(ax, panel, k, span, data.y_log, 235 if columns == 1 else 400 / columns)
         if panel.y_label or i % columns == 0:
             ax.set_ylabel(looks.unit(panel.y_label or data.y_label, data.y_percent))
-        elif own:
+        elif own_axes:
             ax.tick_params(labelleft=False)
     for ax in grid.flat[len(panels) :]:
         ax.set_axis_off()
@@ -121,8 +121,8 @@ def _panel(ax: Any, panel: Panel, k: float, span: tuple[float, float] | None, y_
     reach = (into(xs[-1]) - into(xs[0])) or 1
     places = [width * (into(x) - into(xs[0])) / reach for x in xs]
     # A paper's value beside a measured one does not make the panel crowded.
-    own = [place for x, place in zip(xs, places, strict=True) if x in measured]
-    gap = min((b - a for a, b in pairwise(own)), default=width / 2)
+    measured_places = [place for x, place in zip(xs, places, strict=True) if x in measured]
+    gap = min((b - a for a, b in pairwise(measured_places)), default=width / 2)
     room = min(15.0, 0.6 * gap) / max(len(panel.lines), 1)
     # Then bands instead of bars side by side.
     crowded = gap < 7 or room < 1.2 or len(measured) * len(panel.lines) > CROWD
@@ -163,13 +163,13 @@ def _x_axis(ax: Any, panel: Panel, xs: Sequence[float], places: Sequence[float],
             axes.plain_numbers(ax.xaxis)
         return
     texts: dict[float, str] = {}
-    taken: list[tuple[float, float]] = []  # the middle of each label and half its width
+    used_places: list[tuple[float, float]] = []  # the middle of each label and half its width
     for x, place in sorted(zip(xs, places, strict=True), key=lambda at: (at[0] not in measured, at[0])):
         text = f"{x:,.6g}"
         half = 2.6 * len(text)
-        free = all(abs(place - other) > half + room for other, room in taken)
+        free = all(abs(place - other) > half + room for other, room in used_places)
         texts[x] = text if free else ""
-        taken += [(place, half)] if free else []
+        used_places += [(place, half)] if free else []
     ax.set_xticks(list(xs), [texts[x] for x in xs])
     ax.xaxis.set_minor_locator(NullLocator())
 
@@ -275,16 +275,16 @@ def _bars(data: figures.Bars) -> Figure:
         return listing.draw(data)
     k = 100 if data.y_percent else 1
     # A key that would repeat what stands under the bars, or one word, is left out; n then stands elsewhere.
-    named = all(len(line.x) == 1 and line.label == data.categories[int(line.x[0])] for line in data.lines)
-    keyed = () if named or len(data.lines) == 1 else data.lines
-    handles = looks.legend(keyed, data.marks, (), width=26, blocks=not data.y_log)
+    label_is_category = all(len(line.x) == 1 and line.label == data.categories[int(line.x[0])] for line in data.lines)
+    legend_lines = () if label_is_category or len(data.lines) == 1 else data.lines
+    handles = looks.legend(legend_lines, data.marks, (), width=26, blocks=not data.y_log)
     broad = sum(len(line.x) for line in data.lines) > 18
     size, place = _room(handles, 1, 1, wide=broad)
     figure = Figure(figsize=size, layout="constrained")
     ax = figure.subplots()
     ax.set_xlabel(data.x_label)
-    counted = f"\n{_behind(data.lines[0])}" if len(data.lines) == 1 and not named else ""
-    ax.set_ylabel(looks.unit(data.y_label, data.y_percent) + counted)
+    count_text = f"\n{_caption_end(data.lines[0])}" if len(data.lines) == 1 and not label_is_category else ""
+    ax.set_ylabel(looks.unit(data.y_label, data.y_percent) + count_text)
     ax.grid(axis="x", visible=False)
     if handles:
         figure.legend(handles=handles, **place)
@@ -297,8 +297,8 @@ def _bars(data: figures.Bars) -> Figure:
     wide = 0.8 / max(1, *map(len, members.values()))
 
     def middle(x: float, label: str) -> float:
-        here = members[int(x)]
-        return x + (here.index(label) - (len(here) - 1) / 2) * wide if label in here else x
+        labels = members[int(x)]
+        return x + (labels.index(label) - (len(labels) - 1) / 2) * wide if label in labels else x
 
     owners = {line.label: line for line in data.lines}
     if data.y_log:
@@ -317,8 +317,8 @@ def _bars(data: figures.Bars) -> Figure:
                 zorder=2,
             )
         for x, e, seeds in zip(xs, line.estimates, line.seeds, strict=True):
-            alone = replace(line, x=(x,), estimates=(e,), seeds=(seeds,), dash="solid")
-            _line(ax, alone, k, ax.transData, span, crowded=False, aside=6)
+            single = replace(line, x=(x,), estimates=(e,), seeds=(seeds,), dash="solid")
+            _line(ax, single, k, ax.transData, span, crowded=False, aside=6)
     for mark in data.marks:
         _mark(ax, mark, middle(mark.x, mark.line), k, ax.transData, owners.get(mark.line))
     if span[0] < 0 < span[1]:
@@ -327,15 +327,15 @@ def _bars(data: figures.Bars) -> Figure:
     ax.set_ylim(*span)
     room = max(7, int((84 if broad else 46) / len(data.categories)))
     names = [_broken(c, room) for c in data.categories]
-    if named:
-        behind = {int(line.x[0]): _behind(line) for line in data.lines}
-        names = [f"{name}\n{_broken(behind[i], max(room, 11))}" for i, name in enumerate(names)]
+    if label_is_category:
+        captions = {int(line.x[0]): _caption_end(line) for line in data.lines}
+        names = [f"{name}\n{_broken(captions[i], max(room, 11))}" for i, name in enumerate(names)]
     ax.set_xticks(range(len(data.categories)), names)
     ax.tick_params(axis="x", length=0)
     return figure
 
 
-def _behind(line: Line) -> str:
+def _caption_end(line: Line) -> str:
     """As in `n=5, 1 diverged`."""
     return line.caption.removeprefix(f"{line.label}, ")
 
@@ -349,7 +349,7 @@ def _heatmap(data: figures.Heatmap) -> Figure:
     down, across = len(data.row_labels), len(data.column_labels)
     cells = [(i, j, e) for i, row in enumerate(data.cells) for j, e in enumerate(row)]
     values = [k * e.value for *_, e in cells if e is not None]
-    written = down * across <= 150
+    with_numbers = down * across <= 150
     side = min(0.52, 5.2 / max(across, 1))
     figure = Figure(
         figsize=(min(7.0, max(3.4, 1.5 + side * across)), max(2.0, 0.9 + 0.78 * side * down)), layout="constrained"
@@ -370,20 +370,20 @@ def _heatmap(data: figures.Heatmap) -> Figure:
     )
     shades = matplotlib.colormaps["PuOr" if data.diverging else "cividis"]
     for i, j, e in cells:
-        face = GRID if e is None else shades(norm(k * e.value))
-        ax.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, facecolor=face, edgecolor=PAPER, lw=1.2))
-        if written:
+        fill = GRID if e is None else shades(norm(k * e.value))
+        ax.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, facecolor=fill, edgecolor=PAPER, lw=1.2))
+        if with_numbers:
             # Not quite INK and PAPER: these stand on the cell's colour, which no page changes.
-            bright = sum(c * w for c, w in zip(to_rgb(face), (0.3, 0.59, 0.11), strict=True))
+            bright = sum(c * w for c, w in zip(to_rgb(fill), (0.3, 0.59, 0.11), strict=True))
             ink = "#15181c" if bright > 0.5 else "#fdfdfd"
             text = "–" if e is None else "0" if not e.value else f"{k * e.value:.1f}" if k > 1 else _cell(e.value)
             ax.text(j, i, text, ha="center", va="center", fontsize=7.5, color=ink)
-    known = [e for *_, e in cells if e is not None]
-    unit = f"{looks.unit(data.unit, data.percent)}, {figures.counted(known)}"
-    halves = [k * (e.high - e.low) / 2 for e in known if math.isfinite(e.high - e.low)]
+    present = [e for *_, e in cells if e is not None]
+    unit = f"{looks.unit(data.unit, data.percent)}, {figures.counted(present)}"
+    halves = [k * (e.high - e.low) / 2 for e in present if math.isfinite(e.high - e.low)]
     if halves and max(halves) > 0:
         unit += f", 95 % intervals at most ± {max(halves):.2g}"
-    if written:
+    if with_numbers:
         room = int((figure.get_figwidth() - 1.3) * 72 / CHARACTER)
         ax.set_title(textwrap.fill(unit, room), fontsize=8.5, fontweight="normal", color=MUTED)
     else:
@@ -410,9 +410,9 @@ def _images(data: figures.ImageGrid) -> Figure:
         figure = Figure(figsize=(3.4, 1.6), layout="constrained")
         looks.nothing(figure.subplots())
         return figure
-    shown = [(i, j, p) for i, row in enumerate(data.images) for j, p in enumerate(row) if p is not None]
-    tall = max((p.height / p.width for *_, p in shown), default=1.0)
-    step = tall + (0.3 if any(p.caption for *_, p in shown) else 0.08)
+    cells = [(i, j, p) for i, row in enumerate(data.images) for j, p in enumerate(row) if p is not None]
+    tall = max((p.height / p.width for *_, p in cells), default=1.0)
+    step = tall + (0.3 if any(p.caption for *_, p in cells) else 0.08)
     longest = max((len(part) for r in data.row_labels for part in textwrap.wrap(r, 16)), default=0)
     left = 0.22 + 0.065 * longest
     top = 0.12 + 0.15 * max((len(textwrap.wrap(c, 11)) for c in data.column_labels), default=0)
@@ -422,7 +422,7 @@ def _images(data: figures.ImageGrid) -> Figure:
         (left / figure.get_figwidth(), 0, 1 - left / figure.get_figwidth(), 1 - top / figure.get_figheight())
     )
     ax.set_axis_off()
-    for i, j, p in shown:
+    for i, j, p in cells:
         x, y = 1.08 * j, i * step
         pixels = imread(io.BytesIO(base64.b64decode(p.png)), format="png")
         ax.imshow(
@@ -462,7 +462,7 @@ def _room(handles: Sequence[Any], columns: int, rows: int, wide: bool) -> tuple[
 def _names(axis: Any, labels: Sequence[str], wide: int) -> None:
     """Broken into lines of `wide` characters; turned upright where a single word is wider."""
     every = max(1, math.ceil(len(labels) / 24))
-    shown = labels[::every]
-    upright = max((len(word) for v in shown for word in v.split()), default=0) > wide * every
-    names = [textwrap.fill(v, 22 if upright else max(1, wide * every), break_long_words=False) for v in shown]
+    visible = labels[::every]
+    upright = max((len(word) for v in visible for word in v.split()), default=0) > wide * every
+    names = [textwrap.fill(v, 22 if upright else max(1, wide * every), break_long_words=False) for v in visible]
     axis.set_ticks(range(0, len(labels), every), names, rotation=90 if upright else 0)

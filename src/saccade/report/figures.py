@@ -85,9 +85,9 @@ class Line:
     @property
     def caption(self) -> str:
         """As in `CNN, n=4, 1 diverged`."""
-        lost = f", {self.why or f'{self.missing} missing'}" if self.missing else ""
-        n = counted(self.estimates) if self.estimates else "n=0" if lost else "no rows yet"
-        return f"{self.label}, {n}{lost}"
+        missing_text = f", {self.why or f'{self.missing} missing'}" if self.missing else ""
+        n = counted(self.estimates) if self.estimates else "n=0" if missing_text else "no rows yet"
+        return f"{self.label}, {n}{missing_text}"
 
     def rows(self) -> list[Flat]:
         return [
@@ -329,16 +329,16 @@ def curves(
 
     `relative_to` divides each seed's curve by its own value at that x.
     """
-    drawn = []
-    for wanted in lines:
-        curve, style = _asked(table, wanted, y, x, where)
+    drawn_lines = []
+    for settings in lines:
+        curve, style = _selection(table, settings, y, x, where)
         if relative_to is not None and curve:
             curve = _relative(curve, relative_to)
-        drawn.append(line(curve=curve, **style))
-    named = y_label or y
-    own = named if own_axis else ""
-    whole = Panel(panel, tuple(drawn), x_label or x, x_log, x_down, tuple(marks), tuple(fits), own)
-    return Curves(title, (whole,), named, y_log, y_percent, note)
+        drawn_lines.append(line(curve=curve, **style))
+    axis_label = y_label or y
+    panel_label = axis_label if own_axis else ""
+    whole = Panel(panel, tuple(drawn_lines), x_label or x, x_log, x_down, tuple(marks), tuple(fits), panel_label)
+    return Curves(title, (whole,), axis_label, y_log, y_percent, note)
 
 
 def beside(*several: Curves, title: str = "", note: str = "") -> Curves:
@@ -365,15 +365,15 @@ def bars(
     note: str = "",
 ) -> Bars:
     """`categories` orders the values of x and, as a mapping, names them; lines are as in `curves`."""
-    asked = [_asked(table, wanted, y, x, where) for wanted in lines]
-    found = {v for curve, _ in asked for v in curve}
-    values = list(categories) or sorted(found, key=lambda v: (isinstance(v, str), v))
-    drawn = [line(curve={i: c[v] for i, v in enumerate(values) if v in c}, **style) for c, style in asked]
+    selections = [_selection(table, settings, y, x, where) for settings in lines]
+    x_values = {v for curve, _ in selections for v in curve}
+    values = list(categories) or sorted(x_values, key=lambda v: (isinstance(v, str), v))
+    drawn_lines = [line(curve={i: c[v] for i, v in enumerate(values) if v in c}, **style) for c, style in selections]
     names = categories if isinstance(categories, Mapping) else {v: str(v) for v in values}
     return Bars(
         title,
         tuple(names[v] for v in values),
-        tuple(drawn),
+        tuple(drawn_lines),
         x_label or x,
         y_label or y,
         y_log,
@@ -390,11 +390,11 @@ def with_rows(data: FigureData) -> FigureData:
         return replace(data, panels=tuple(p for p in panels if any(line.x for line in p.lines)))
     if isinstance(data, Bars):
         lines = tuple(filter(_has_news, data.lines))
-        kept = sorted({int(x) for line in lines for x in line.x})
-        place = {old: float(new) for new, old in enumerate(kept)}
+        used = sorted({int(x) for line in lines for x in line.x})
+        place = {old: float(new) for new, old in enumerate(used)}
         return replace(
             data,
-            categories=tuple(data.categories[i] for i in kept),
+            categories=tuple(data.categories[i] for i in used),
             lines=tuple(replace(line, x=tuple(place[int(x)] for x in line.x)) for line in lines),
             marks=tuple(replace(m, x=place[int(m.x)]) for m in data.marks if int(m.x) in place),
         )
@@ -419,14 +419,13 @@ def image_grid(
     for name, labels, n in (("rows", rows, len(images)), ("columns", columns, across)):
         if labels and len(labels) != n:
             raise SaccadeError(f"image_grid: {len(labels)} captions of {name} for {n} {name}.")
-    made = tuple(
+    pictures = tuple(
         tuple(
-            None if image is None else picture(image, captions[i][j] if captions else "")
-            for j, image in enumerate(some)
+            None if image is None else picture(image, captions[i][j] if captions else "") for j, image in enumerate(row)
         )
-        for i, some in enumerate(images)
+        for i, row in enumerate(images)
     )
-    return ImageGrid(title, made, tuple(rows), tuple(columns), note)
+    return ImageGrid(title, pictures, tuple(rows), tuple(columns), note)
 
 
 def picture(image: Any, caption: str = "") -> Picture:
@@ -467,9 +466,9 @@ def jsonable(value: Any) -> Any:
 def describe(data: FigureData) -> str:
     """The figure in words, for a reader who cannot see it."""
     if isinstance(data, ImageGrid):
-        shown = sum(p is not None for line in data.images for p in line)
+        count = sum(p is not None for line in data.images for p in line)
         words = [
-            f"{shown} images",
+            f"{count} images",
             f"rows: {', '.join(data.row_labels)}" if data.row_labels else "",
             f"columns: {', '.join(data.column_labels)}" if data.column_labels else "",
         ]
@@ -480,15 +479,15 @@ def describe(data: FigureData) -> str:
             for p in data.paths
         ]
     elif isinstance(data, Heatmap):
-        found = [e.value for line in data.cells for e in line if e is not None]
+        values = [e.value for line in data.cells for e in line if e is not None]
         k = 100 if data.percent else 1
-        span = f"from {k * min(found):.3g} to {k * max(found):.3g}" if found else "no rows yet"
+        span = f"from {k * min(values):.3g} to {k * max(values):.3g}" if values else "no rows yet"
         words = [f"{data.unit} for {data.y_label} by {data.x_label}", span]
     else:
         panels = data.panels if isinstance(data, Curves) else (Panel("", data.lines, data.x_label),)
         names = data.categories if isinstance(data, Bars) else ()
         k = 100 if data.y_percent else 1
-        words = [data.y_label] + [_told(p, line, k, names) for p in panels for line in p.lines]
+        words = [data.y_label] + [_line_in_words(p, line, k, names) for p in panels for line in p.lines]
     return ". ".join(w for w in (data.title, *words) if w) + "."
 
 
@@ -513,23 +512,25 @@ def reading(data: FigureData) -> str:
     return "Small points: single seeds. Bars or bands: 95 % intervals over the n seeds of the key." if several else ""
 
 
-def _told(panel: Panel, line: Line, k: int, names: Sequence[str]) -> str:
+def _line_in_words(panel: Panel, line: Line, k: int, names: Sequence[str]) -> str:
     ends = [(names[int(x)] if names else f"{x:g}", k * e.value) for x, e in zip(line.x, line.estimates, strict=True)]
-    shown = ends if names else ends[:: max(1, len(ends) - 1)]
-    points = ", ".join(f"{v:.3g} at {x}" for x, v in shown)
-    over = f" by {panel.x_label}: " if panel.x_label else ": "
-    return (f"{panel.title}, " if panel.title else "") + line.caption + (f"{over}{points}" if points else "")
+    visible = ends if names else ends[:: max(1, len(ends) - 1)]
+    points = ", ".join(f"{v:.3g} at {x}" for x, v in visible)
+    along = f" by {panel.x_label}: " if panel.x_label else ": "
+    return (f"{panel.title}, " if panel.title else "") + line.caption + (f"{along}{points}" if points else "")
 
 
-def _asked(table: Table, wanted: Mapping[str, Any], y: str, x: str, where: Where) -> tuple[dict[Any, Series], Flat]:
+def _selection(
+    table: Table, settings: Mapping[str, Any], y: str, x: str, where: Where
+) -> tuple[dict[Any, Series], Flat]:
     """The numbers that one of `lines` asks for, and what else `line` takes."""
     looks = ("label", "family", "dash", "shade")
-    for name in wanted:
+    for name in settings:
         if name not in (*looks, "where", "y"):
             raise SaccadeError(suggest("setting of a line", name, (*looks, "where", "y")))
-    chosen = table.at(**{**(where or {}), **wanted.get("where", {})})
-    style = {"family": "other", **{k: wanted[k] for k in looks if k in wanted}, "gaps": chosen.gaps}
-    return chosen.curve(wanted.get("y", y), x), style
+    selected = table.at(**{**(where or {}), **settings.get("where", {})})
+    style = {"family": "other", **{k: settings[k] for k in looks if k in settings}, "gaps": selected.gaps}
+    return selected.curve(settings.get("y", y), x), style
 
 
 def _relative(curve: Mapping[Any, Series], start: Any) -> dict[Any, Series]:
@@ -554,8 +555,8 @@ def _number(x: Any) -> float:
 
 
 def _extras(marks: Sequence[Mark], fits: Sequence[Fit] = ()) -> list[Flat]:
-    found: list[Flat] = [{"kind": "paper", "line": m.line or m.text, "x": m.x, "value": m.y} for m in marks]
-    return found + [
+    paper_rows: list[Flat] = [{"kind": "paper", "line": m.line or m.text, "x": m.x, "value": m.y} for m in marks]
+    return paper_rows + [
         {"kind": "fit", "line": f.label, "family": f.family, "x": x, "value": y}
         for f in fits
         for x, y in zip(f.x, f.y, strict=True)

@@ -58,7 +58,7 @@ def _merged(data: FigureData, planned: FigureData, other: FigureData, one: Besid
         changed = _rows(data, planned, other, one)
     elif isinstance(data, ImageGrid) and isinstance(planned, ImageGrid) and isinstance(other, ImageGrid):
         new = [
-            (_called(label, one), images)
+            (_renamed(label, one), images)
             for label, images in zip(other.row_labels, other.images, strict=False)
             if images not in planned.images
         ]
@@ -74,25 +74,25 @@ def _merged(data: FigureData, planned: FigureData, other: FigureData, one: Besid
 
 def _matching(planned: Curves, other: Curves) -> list[Panel]:
     """The other figure's panels, by title; rows may give it fewer."""
-    known = {panel.title: panel for panel in other.panels}
-    return [known.get(panel.title, replace(panel, lines=())) for panel in planned.panels]
+    panel_by_title = {panel.title: panel for panel in other.panels}
+    return [panel_by_title.get(panel.title, replace(panel, lines=())) for panel in planned.panels]
 
 
 def _lines(before: Sequence[Line], after: Sequence[Line], one: Beside, shade: float) -> Iterator[Line]:
-    known = {line.label: line for line in before}
+    line_by_label = {line.label: line for line in before}
     for line in after:
-        points = _new_points(known.get(line.label), line)
-        named = _mentions(line.label, one)
-        if points or (named and line.missing):
-            yield _picked(line, points, _called(line.label, one), shade, lost=named)
+        points = _new_points(line_by_label.get(line.label), line)
+        mentions_arm = _mentions(line.label, one)
+        if points or (mentions_arm and line.missing):
+            yield _selected(line, points, _renamed(line.label, one), shade, with_missing=mentions_arm)
 
 
 def _new_points(before: Line | None, after: Line) -> list[int]:
-    had = dict(zip(before.x, before.seeds, strict=True)) if before is not None else {}
-    return [i for i, (x, seeds) in enumerate(zip(after.x, after.seeds, strict=True)) if had.get(x) != seeds]
+    seeds_by_x = dict(zip(before.x, before.seeds, strict=True)) if before is not None else {}
+    return [i for i, (x, seeds) in enumerate(zip(after.x, after.seeds, strict=True)) if seeds_by_x.get(x) != seeds]
 
 
-def _picked(line: Line, points: Sequence[int], label: str, shade: float, *, lost: bool) -> Line:
+def _selected(line: Line, points: Sequence[int], label: str, shade: float, *, with_missing: bool) -> Line:
     return replace(
         line,
         label=label,
@@ -101,23 +101,23 @@ def _picked(line: Line, points: Sequence[int], label: str, shade: float, *, lost
         x=tuple(line.x[i] for i in points),
         estimates=tuple(line.estimates[i] for i in points),
         seeds=tuple(line.seeds[i] for i in points),
-        missing=line.missing if lost else 0,
-        why=line.why if lost else "",
+        missing=line.missing if with_missing else 0,
+        why=line.why if with_missing else "",
     )
 
 
 def _bars(data: Bars, planned: Bars, other: Bars, one: Beside, shade: float) -> Bars:
     """A new bar in each category, or a new category where the categories are the arms."""
-    known = {line.label: line for line in planned.lines}
+    line_by_label = {line.label: line for line in planned.lines}
     place = {name: i for i, name in enumerate(planned.categories)}
     categories, lines = list(data.categories), list(data.lines)
     for line in other.lines:
-        points = _new_points(known.get(line.label), line)
+        points = _new_points(line_by_label.get(line.label), line)
         by_arm = [i for i in points if _mentions(other.categories[int(line.x[i])], one)]
         if by_arm and not _mentions(line.label, one):
             at = next(i for i, old in enumerate(lines) if old.label == line.label)
             for i in by_arm:
-                name = _called(other.categories[int(line.x[i])], one)
+                name = _renamed(other.categories[int(line.x[i])], one)
                 if name not in categories:
                     categories.append(name)
                 old = lines[at]
@@ -128,7 +128,7 @@ def _bars(data: Bars, planned: Bars, other: Bars, one: Beside, shade: float) -> 
                     seeds=(*old.seeds, line.seeds[i]),
                 )
         elif points:
-            new = _picked(line, points, _called(line.label, one), shade, lost=_mentions(line.label, one))
+            new = _selected(line, points, _renamed(line.label, one), shade, with_missing=_mentions(line.label, one))
             at_same = tuple(float(place.get(other.categories[int(x)], int(x))) for x in new.x)
             lines.append(replace(new, x=at_same))
     return replace(data, categories=tuple(categories), lines=tuple(lines))
@@ -137,8 +137,8 @@ def _bars(data: Bars, planned: Bars, other: Bars, one: Beside, shade: float) -> 
 def _rows(data: Heatmap, planned: Heatmap, other: Heatmap, one: Beside) -> Heatmap:
     """Rows that differ; a column that differs is a row of nothing else, so that columns are looked at first."""
     if any(_mentions(label, one) for label in other.column_labels):
-        turned = _rows(_turned(data), _turned(planned), _turned(other), one)
-        return _turned(turned)
+        transposed = _rows(_transposed(data), _transposed(planned), _transposed(other), one)
+        return _transposed(transposed)
     before = dict(zip(planned.row_labels, planned.cells, strict=True))
     cells, labels = list(data.cells), list(data.row_labels)
     for label, row in zip(other.row_labels, other.cells, strict=True):
@@ -146,11 +146,11 @@ def _rows(data: Heatmap, planned: Heatmap, other: Heatmap, one: Beside) -> Heatm
         aligned = tuple(by_column.get(name) for name in data.column_labels)
         if aligned != before.get(label) and any(aligned):
             cells.append(aligned)
-            labels.append(_called(label, one))
+            labels.append(_renamed(label, one))
     return replace(data, cells=tuple(cells), row_labels=tuple(labels))
 
 
-def _turned(data: Heatmap) -> Heatmap:
+def _transposed(data: Heatmap) -> Heatmap:
     cells = tuple(zip(*data.cells, strict=True)) if data.cells else tuple(() for _ in data.column_labels)
     return replace(data, cells=cells, row_labels=data.column_labels, column_labels=data.row_labels)
 
@@ -163,7 +163,7 @@ def _mentions(label: str, one: Beside) -> bool:
     return re.search(_pattern(one), label) is not None
 
 
-def _called(label: str, one: Beside) -> str:
+def _renamed(label: str, one: Beside) -> str:
     if _mentions(label, one):
         return re.sub(_pattern(one), lambda _: one.arm, label)
     return f"{label} ({one.arm} for {one.like})" if label else one.arm
@@ -183,10 +183,10 @@ def table_of(one: Beside, planned: Table) -> Iterator[Block]:
     )
     rows = list(_compared(one, planned))
     more = f" {len(rows) - LISTED} more rows are in rows.csv." if len(rows) > LISTED else ""
-    lost = len(one.table.gaps)
-    missing = f" {lost} of its runs gave no result." if lost else ""
+    gap_count = len(one.table.gaps)
+    missing_text = f" {gap_count} of its runs gave no result." if gap_count else ""
     yield Grid(
-        f"Mean over seeds with 95 % interval.{missing}{more}",
+        f"Mean over seeds with 95 % interval.{missing_text}{more}",
         ("metric", "at", one.arm, one.like, "difference"),
         tuple(tuple((cell,) for cell in row) for row in rows[:LISTED]),
         (0.16, 0.3, 0.18, 0.18, 0.18),
@@ -196,10 +196,10 @@ def table_of(one: Beside, planned: Table) -> Iterator[Block]:
 
 
 def _compared(one: Beside, planned: Table) -> Iterator[tuple[str, ...]]:
-    beside = planned.at(arm=one.like)
+    like_rows = planned.at(arm=one.like)
     for metric in dict.fromkeys(r["metric"] for r in one.table if r["metric"] not in ON_THE_WAY):
         for where in one.table.conditions(metric):
-            a, b = (_series(rows, metric, where) for rows in (one.table, beside))
+            a, b = (_series(rows, metric, where) for rows in (one.table, like_rows))
             at = ", ".join(f"{k} {v}" for k, v in where.items())
             yield metric, at or "–", _shown(a, metric), _shown(b, metric), _difference(a, b, metric)
 
@@ -219,16 +219,18 @@ def _percent(metric: str) -> bool:
 def _shown(series: Series, metric: str) -> str:
     if not series:
         return "–"
-    found = stats.estimate(series)
+    estimate = stats.estimate(series)
     if _percent(metric):
-        return f"{found.short()} %"
-    half = (found.high - found.low) / 2
-    return f"{found.value:.4g}" + (f" ± {half:.2g}" if len(series) > 2 and half == half and half < float("inf") else "")
+        return f"{estimate.short()} %"
+    half = (estimate.high - estimate.low) / 2
+    return f"{estimate.value:.4g}" + (
+        f" ± {half:.2g}" if len(series) > 2 and half == half and half < float("inf") else ""
+    )
 
 
 def _difference(a: Series, b: Series, metric: str) -> str:
     try:
-        found = stats.greater(a, b).estimate
+        estimate = stats.greater(a, b).estimate
     except SaccadeError:
         return "–"
-    return found.text("points" if _percent(metric) else "")
+    return estimate.text("points" if _percent(metric) else "")

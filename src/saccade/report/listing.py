@@ -16,8 +16,8 @@ def draw(data: figures.Bars) -> Figure:
     """Categories from top to bottom: the mean with its interval, single seeds below it, the paper's diamond."""
     k = 100 if data.y_percent else 1
     handles = looks.legend(data.lines, data.marks, (), width=60)
-    below = 0.2 * math.ceil(len(handles) / 2)
-    figure = Figure(figsize=(5.6, 0.7 + 0.3 * max(1, len(data.categories)) + below), layout="constrained")
+    legend_height = 0.2 * math.ceil(len(handles) / 2)
+    figure = Figure(figsize=(5.6, 0.7 + 0.3 * max(1, len(data.categories)) + legend_height), layout="constrained")
     ax = figure.subplots()
     span = axes.span(data.lines, k, [k * m.y for m in data.marks], data.y_log)
     if span is None:
@@ -30,8 +30,8 @@ def draw(data: figures.Bars) -> Figure:
         axes.logarithmic(ax.xaxis, span)
 
     def moved(i: float, label: str, more: float = 0.0) -> Any:
-        here = members[int(i)]
-        points = ((len(here) - 1) / 2 - here.index(label)) * step - more if label in here else -more
+        labels = members[int(i)]
+        points = ((len(labels) - 1) / 2 - labels.index(label)) * step - more if label in labels else -more
         return ax.transData + ScaledTranslation(0, points / 72, ax.figure.dpi_scale_trans)
 
     for line in data.lines:

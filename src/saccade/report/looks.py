@@ -85,15 +85,15 @@ def legend(
     merged: dict[tuple[Any, ...], Line] = {}
     for line in lines:
         key = (line.label, line.family, line.dash, line.shade)
-        seen = merged.get(key)
+        previous = merged.get(key)
         merged[key] = (
             line
-            if seen is None
+            if previous is None
             else replace(
-                line if line.missing > seen.missing else seen,
-                x=seen.x + line.x,
-                estimates=seen.estimates + line.estimates,
-                seeds=seen.seeds + line.seeds,
+                line if line.missing > previous.missing else previous,
+                x=previous.x + line.x,
+                estimates=previous.estimates + line.estimates,
+                seeds=previous.seeds + line.seeds,
             )
         )
     handles: list[Any] = [
@@ -130,8 +130,8 @@ def legend(
 
 def wrapped(caption: str, width: int) -> str:
     """Broken at spaces, but not inside `n=4 to 5`, `1 diverged` or `0.5 ± 0.1`."""
-    together = r"n=\d+ to \d+|\d+ (diverged|failed|not run yet|missing)|\S+ = \S+ ± \S+|\S+ = \S+"
-    return textwrap.fill(re.sub(together, lambda m: m[0].replace(" ", "\u00a0"), caption), width)
+    unbroken = r"n=\d+ to \d+|\d+ (diverged|failed|not run yet|missing)|\S+ = \S+ ± \S+|\S+ = \S+"
+    return textwrap.fill(re.sub(unbroken, lambda m: m[0].replace(" ", "\u00a0"), caption), width)
 
 
 def nothing(ax: Any, alone: bool = True) -> None:
@@ -142,5 +142,5 @@ def nothing(ax: Any, alone: bool = True) -> None:
 
 
 def unit(label: str, percent: bool) -> str:
-    named = any(unit in label for unit in ("%", "(points)", "percentage points"))
-    return f"{label} (%)" if percent and not named else label
+    has_unit = any(unit in label for unit in ("%", "(points)", "percentage points"))
+    return f"{label} (%)" if percent and not has_unit else label

@@ -70,8 +70,8 @@ class Profile:
     def plain(self) -> dict[str, Any]:
         """In JSON's own types, without what single images gave."""
         rows = [{k: v for k, v in vars(one).items() if k != "each"} for one in self.rows]
-        kept = {k: v for k, v in vars(self).items() if k != "rows"}
-        return jsonable({"version": VERSION, **kept, "rows": rows})  # type: ignore[no-any-return]
+        scalars = {k: v for k, v in vars(self).items() if k != "rows"}
+        return jsonable({"version": VERSION, **scalars, "rows": rows})  # type: ignore[no-any-return]
 
     def _repr_html_(self) -> str:
         from saccade.report import profile_page as page
@@ -102,26 +102,26 @@ class Profile:
 def load(path: str | Path) -> Profile:
     """What `save` wrote, without what single images gave."""
     try:
-        kept = json.loads(Path(path).read_text("utf-8"))
-        if kept.pop("version") != VERSION:
+        content = json.loads(Path(path).read_text("utf-8"))
+        if content.pop("version") != VERSION:
             raise SaccadeError(f"{path} is of another version of saccade; make the profile again.")
-        rows = tuple(_row(one) for one in kept.pop("rows"))
-        details = tuple(kept.pop("details"))
-        return Profile(**{**kept, "rows": rows, "details": details, "notes": tuple(kept["notes"])})
+        rows = tuple(_row(one) for one in content.pop("rows"))
+        details = tuple(content.pop("details"))
+        return Profile(**{**content, "rows": rows, "details": details, "notes": tuple(content["notes"])})
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise SaccadeError(f"{path} cannot be read as a profile ({error}); make it again.") from None
 
 
-def _row(kept: dict[str, Any]) -> Measured:
+def _row(content: dict[str, Any]) -> Measured:
     def estimate(values: Mapping[str, Any]) -> Estimate:
-        given: dict[str, Any] = {k: float("nan") if v is None else v for k, v in values.items()}
-        return Estimate(**given)
+        numbers: dict[str, Any] = {k: float("nan") if v is None else v for k, v in values.items()}
+        return Estimate(**numbers)
 
-    references = tuple(Reference(**r) for r in kept.pop("references"))
-    shown, accuracy = kept.pop("estimate"), kept.pop("accuracy")
+    references = tuple(Reference(**r) for r in content.pop("references"))
+    interval, accuracy = content.pop("estimate"), content.pop("accuracy")
     return Measured(
-        **kept,
-        estimate=estimate(shown),
+        **content,
+        estimate=estimate(interval),
         accuracy=estimate(accuracy) if accuracy else None,
         references=references,
     )

@@ -23,8 +23,8 @@ MOST = 120  # rows of a folded table
 
 def lines(profile: Profile) -> Iterator[str]:
     """For a terminal: who, how it was read, a table, what was left out."""
-    yield f"{profile.name}   {_who(profile)}"
-    yield f"{_asked(profile)}; read {profile.reading}"
+    yield f"{profile.name}   {_origin(profile)}"
+    yield f"{_images_asked(profile)}; read {profile.reading}"
     yield from (f"note: {note}" for note in profile.notes)
     yield ""
     table = grid(profile)
@@ -37,8 +37,8 @@ def lines(profile: Profile) -> Iterator[str]:
 
 def grid(profile: Profile) -> list[tuple[str, ...]]:
     """Headings, then a row per question, as text."""
-    named = _reference_names(profile)
-    head = ("", "measured", "right then", *named, "what it means")
+    references = _reference_names(profile)
+    head = ("", "measured", "right then", *references, "what it means")
     return [
         head,
         *(
@@ -46,7 +46,7 @@ def grid(profile: Profile) -> list[tuple[str, ...]]:
                 one.question,
                 number(one.estimate, one.unit),
                 number(one.accuracy, "percent") if one.accuracy else "",
-                *(_beside(one, name) for name in named),
+                *(_reference_cell(one, name) for name in references),
                 one.says,
             )
             for one in profile.rows
@@ -89,35 +89,35 @@ def fragment(profile: Profile) -> str:
     head, *rows = grid(profile)
     top = "".join(f"<th>{escape(h)}</th>" for h in head)
     body = "".join("<tr>" + "".join(f"<td>{escape(c)}</td>" for c in row) + "</tr>" for row in rows)
-    left = "".join(f"<li>{escape(k)}: {escape(w)}</li>" for k, w in profile.skipped.items())
+    not_asked = "".join(f"<li>{escape(k)}: {escape(w)}</li>" for k, w in profile.skipped.items())
     return (
-        f"<p><b>{escape(profile.name)}</b> {escape(_who(profile))}<br>{escape(_asked(profile))}; read "
+        f"<p><b>{escape(profile.name)}</b> {escape(_origin(profile))}<br>{escape(_images_asked(profile))}; read "
         f"{escape(profile.reading)}</p><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
-        + (f"<p>Not asked:</p><ul>{left}</ul>" if left else "")
+        + (f"<p>Not asked:</p><ul>{not_asked}</ul>" if not_asked else "")
     )
 
 
 def document(profile: Profile) -> Document:
     title = f"What {profile.name} looks at, and what it is blind to"
-    return Document(title, profile.name, "", (_who(profile),), "", tuple(_blocks(profile)), "profile of one model")
+    return Document(title, profile.name, "", (_origin(profile),), "", tuple(_blocks(profile)), "profile of one model")
 
 
 def _blocks(profile: Profile) -> Iterator[Block]:
     yield Section("Profile")
-    yield Text((f"{_asked(profile)}; read {profile.reading}. ", READING))
+    yield Text((f"{_images_asked(profile)}; read {profile.reading}. ", READING))
     if profile.notes:
         yield Items(tuple((note,) for note in profile.notes))
-    named = _reference_names(profile)
+    references = _reference_names(profile)
     yield Grid(
         "One row per question: value with 95 % interval over images, and what it means.",
-        ("question", "measured", "right then", *named, "what it means"),
-        tuple(_cells(one, named) for one in profile.rows),
-        (0.3, 0.2, 0.15, *[0.35 / (len(named) + 1)] * (len(named) + 1)),
+        ("question", "measured", "right then", *references, "what it means"),
+        tuple(_cells(one, references) for one in profile.rows),
+        (0.3, 0.2, 0.15, *[0.35 / (len(references) + 1)] * (len(references) + 1)),
         "profile",
     )
-    if named:
+    if references:
         about = {r.name: r.about for one in profile.rows for r in one.references}
-        yield Items(tuple((Mono(name), f": {about[name]}") for name in named))
+        yield Items(tuple((Mono(name), f": {about[name]}") for name in references))
     if profile.skipped:
         yield Section("Not asked")
         yield Terms(tuple((key, (why,)) for key, why in profile.skipped.items()))
@@ -130,12 +130,12 @@ def _blocks(profile: Profile) -> Iterator[Block]:
     yield Terms(tuple(_facts(profile)))
 
 
-def _cells(one: Measured, named: Sequence[str]) -> tuple[Cell, ...]:
+def _cells(one: Measured, references: Sequence[str]) -> tuple[Cell, ...]:
     return (
         (one.question, Small(one.key)),
         (_unbroken(number(one.estimate, one.unit)), Small(f"n={one.estimate.n}" if one.probe else "")),
         (_unbroken(number(one.accuracy, "percent")),) if one.accuracy else ("",),
-        *((_beside(one, name),) for name in named),
+        *((_reference_cell(one, name),) for name in references),
         (one.says,),
     )
 
@@ -146,8 +146,8 @@ def _unbroken(text: str) -> str:
 
 
 def _fold(probe: str, rows: Sequence[Mapping[str, Any]]) -> Fold:
-    apart = [k for k in rows[0] if k not in ("metric", "value", "n", "probe", "seed", "model", "checksum")]
-    keys = list(dict.fromkeys([*apart, *(k for r in rows for k in r if k in apart)]))
+    columns = [k for k in rows[0] if k not in ("metric", "value", "n", "probe", "seed", "model", "checksum")]
+    keys = list(dict.fromkeys([*columns, *(k for r in rows for k in r if k in columns)]))
     more = [
         k
         for r in rows
@@ -155,13 +155,13 @@ def _fold(probe: str, rows: Sequence[Mapping[str, Any]]) -> Fold:
         if k not in keys and k not in ("metric", "value", "n", "probe", "seed", "model", "checksum")
     ]
     keys += list(dict.fromkeys(more))
-    shown = rows[:MOST]
+    listed_rows = rows[:MOST]
     table = Grid(
         f"Rows of the probe {probe}" + (f", the first {MOST} of {len(rows)}" if len(rows) > MOST else ""),
         ("metric", *keys, "value", "n"),
         tuple(
             ((str(r["metric"]),), *((_text(r.get(k, "")),) for k in keys), (f"{r['value']:.4g}",), (str(r["n"]),))
-            for r in shown
+            for r in listed_rows
         ),
         tuple([1 / (len(keys) + 3)] * (len(keys) + 3)),
     )
@@ -180,7 +180,10 @@ def _facts(profile: Profile) -> Iterator[tuple[str, Cell]]:
     facts, how = profile.facts, profile.facts["how"]
     yield "source", (str(facts["origin"]),)
     yield "input", (f"{facts['channels']} x {facts['size'][0]} x {facts['size'][1]}, from {how.get('size', '')}",)
-    yield "normalisation", (f"mean {_some(facts['mean'])}, std {_some(facts['std'])}: {how.get('normalisation', '')}",)
+    yield (
+        "normalisation",
+        (f"mean {_numbers_text(facts['mean'])}, std {_numbers_text(facts['std'])}: {how.get('normalisation', '')}",),
+    )
     yield "output", (f"{facts['output']} of {facts['classes']} classes, {facts['precision']}",)
     yield "answers read", (profile.reading,)
     data = profile.data
@@ -191,15 +194,15 @@ def _facts(profile: Profile) -> Iterator[tuple[str, Cell]]:
     yield "time", (f"{profile.seconds:.0f} s",)
 
 
-def _some(values: Sequence[float]) -> str:
+def _numbers_text(values: Sequence[float]) -> str:
     return " ".join(f"{v:.4g}" for v in values)
 
 
-def _who(profile: Profile) -> str:
+def _origin(profile: Profile) -> str:
     return f"{int(profile.facts['parameters']):,} parameters, {profile.facts['origin']}"
 
 
-def _asked(profile: Profile) -> str:
+def _images_asked(profile: Profile) -> str:
     data = profile.data
     return f"{profile.n} images of {data['set'] or data['name']}, {data['split']}"
 
@@ -212,6 +215,6 @@ def _reference_names(profile: Profile) -> list[str]:
     return several or list(counts)
 
 
-def _beside(one: Measured, name: str) -> str:
-    found = [r for r in one.references if r.name == name]
-    return number(Estimate(found[0].value, math.nan, math.nan, 0), one.unit) if found else ""
+def _reference_cell(one: Measured, name: str) -> str:
+    matches = [r for r in one.references if r.name == name]
+    return number(Estimate(matches[0].value, math.nan, math.nan, 0), one.unit) if matches else ""

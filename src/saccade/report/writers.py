@@ -149,7 +149,7 @@ def to_html(document: Document) -> str:
     titles = [b.title for b in blocks if isinstance(b, Section)]
     links = "".join(f'<li><a href="#{slug(t)}">{esc(t)}</a></li>' for t in titles)
     first = titles[0] if titles else ""
-    shout = f'<p class="loud" role="note">{esc(loud)}</p>\n' if loud else ""
+    warning = f'<p class="loud" role="note">{esc(loud)}</p>\n' if loud else ""
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -161,7 +161,7 @@ def to_html(document: Document) -> str:
 {style}</style>
 </head>
 <body>
-{shout}<a class="skip" href="#{slug(first)}">Skip to the {esc(first.lower())}</a>
+{warning}<a class="skip" href="#{slug(first)}">Skip to the {esc(first.lower())}</a>
 <header>
 <p class="over"><b>saccade</b> {esc(kind or f"report on {study}, {scale} scale")}</p>
 <h1>{esc(question)}</h1>
@@ -267,10 +267,10 @@ def _inline_svg(shown: Shown) -> str:
 
 
 def to_markdown(document: Document) -> str:
-    shout = [f"> **{_md(document.loud)}**"] if document.loud else []
+    warning = [f"> **{_md(document.loud)}**"] if document.loud else []
     what = _md(document.kind) if document.kind else f"report on {_md_code(document.study)}, {_md(document.scale)} scale"
     about = f"saccade {what}. {_md_cell(document.citation)}"
-    return "\n\n".join([*shout, f"# {_md(document.question)}", about, *map(_md_block, document.blocks)]) + "\n"
+    return "\n\n".join([*warning, f"# {_md(document.question)}", about, *map(_md_block, document.blocks)]) + "\n"
 
 
 def _md_code(text: str) -> str:
@@ -278,13 +278,13 @@ def _md_code(text: str) -> str:
 
 
 def _md(text: str) -> str:
-    safe = re.sub(r"([\\`*_{}\[\]#|~])", r"\\\1", visible(" ".join(text.split())))
-    return safe.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    escaped = re.sub(r"([\\`*_{}\[\]#|~])", r"\\\1", visible(" ".join(text.split())))
+    return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _md_target(address: str) -> str:
     """An address that cannot end its link: brackets, spaces and the like as in a URL."""
-    return re.sub(r"[\s()<>\[\]|\\`\"]", lambda found: quote(found[0], safe=""), address)
+    return re.sub(r"[\s()<>\[\]|\\`\"]", lambda match: quote(match[0], safe=""), address)
 
 
 def _md_cell(cell: Cell) -> str:
@@ -389,9 +389,9 @@ def to_latex(document: Document) -> str:
     question, study, scale, citation, loud, blocks, kind = document
     what = _tex(kind) if kind else f"report on \\texttt{{{_tex(study)}}}, {_tex(scale)} scale"
     comment = f"% {visible(' '.join(loud.split()))}\n" if loud else ""
-    shout = f"\\fbox{{\\parbox{{0.96\\linewidth}}{{\\bfseries {_tex(loud)}}}}}\n\n" if loud else ""
+    warning = f"\\fbox{{\\parbox{{0.96\\linewidth}}{{\\bfseries {_tex(loud)}}}}}\n\n" if loud else ""
     top = f"{{\\LARGE\\bfseries\\raggedright {_tex(question)}\\par}}\n\nsaccade {what}. {_tex_cell(citation)}\n\n"
-    return comment + TEX_TOP + shout + top + "\n".join(map(_tex_block, blocks)) + "\n\\end{document}\n"
+    return comment + TEX_TOP + warning + top + "\n".join(map(_tex_block, blocks)) + "\n\\end{document}\n"
 
 
 def _tex(text: str) -> str:

@@ -55,8 +55,8 @@ class Hump:
 def together(*several: Mapping[Any, Series]) -> tuple[list[float], list[int], list[FloatArray]]:
     """Curves of a table as arrays (seeds, x) over the x that all have and the seeds that all have at all of these."""
     x = [v for v in several[0] if all(v in curve for curve in several)]
-    here = [set(curve[v]) for curve in several for v in x]
-    seeds = sorted(set.intersection(*here)) if here else []
+    seeds_at_x = [set(curve[v]) for curve in several for v in x]
+    seeds = sorted(set.intersection(*seeds_at_x)) if seeds_at_x else []
     rows = [np.array([[curve[v][s] for v in x] for s in seeds], dtype=float) for curve in several]
     return [float(v) for v in x], seeds, rows
 
@@ -82,9 +82,9 @@ def crossing(
         )
     if how not in _CROSSINGS:
         raise SaccadeError(suggest("way to cross", how, _CROSSINGS))
-    found = _CROSSINGS[how](log(x), log(first), log(second))
-    falls = [place for place, fell in found if fell]
-    rises = [place for place, fell in found if not fell]
+    crossings = _CROSSINGS[how](log(x), log(first), log(second))
+    falls = [place for place, fell in crossings if fell]
+    rises = [place for place, fell in crossings if not fell]
     places, direction = max((falls, "a falls below b"), (rises, "a rises above b"), key=lambda w: len(w[0]))
     if 2 * len(places) < len(first):
         return None
@@ -122,13 +122,13 @@ def find_peak(x: Sequence[float], errors: Any, *, alpha: float = 0.05, level: fl
     every = np.arange(seeds)
     peak, left, right = _summit((rows.sum(axis=0) - rows) / (seeds - 1))
     sides = [estimate((rows[every, peak] - rows[every, valley]).tolist(), level) for valley in (left, right)]
-    mine = _summit(rows)[0]
-    place = _geometric(log(at[mine]).tolist(), "t on log x, at least the grid's steps", level)
+    own_peak = _summit(rows)[0]
+    place = _geometric(log(at[own_peak]).tolist(), "t on log x, at least the grid's steps", level)
     halfway = np.sqrt(at[1:] * at[:-1])
     place = replace(
         place,
-        low=min(place.low, _geometric_mean(halfway[mine - 1])),
-        high=max(place.high, _geometric_mean(halfway[mine])),
+        low=min(place.low, _geometric_mean(halfway[own_peak - 1])),
+        high=max(place.high, _geometric_mean(halfway[own_peak])),
     )
     _, before, after = _summit(rows.mean(axis=0, keepdims=True))
     return Peak(place, min(sides, key=lambda side: side.value), p, float(at[before[0]]), float(at[after[0]]))
@@ -174,8 +174,8 @@ def peaked(x: Sequence[float], errors: Any, *, least: float = 0.02, note: str = 
     heights = [h.height for h in humps(rows)]
     height = estimate(heights)
     place = at[_summit(rows.mean(axis=0, keepdims=True))[0][0]]
-    asked = f"a peak: above 0, none: below {100 * least:g} points"
-    note = "; ".join(part for part in (note, f"highest at {place:g}", asked) if part)
+    criterion = f"a peak: above 0, none: below {100 * least:g} points"
+    note = "; ".join(part for part in (note, f"highest at {place:g}", criterion) if part)
     return Evidence(
         height,
         p,
@@ -212,13 +212,13 @@ def near(
     never = any(math.isinf(h) for h in high.values())
     lows, tops = above(low, bottom), above(low, top)
     p_top, p_below = (1.0, 1.0) if never else (above(high, top).p_against, above(high, bottom).p_against)
-    shown = threshold(at.tolist(), rows, level, step=step)
-    if shown is None:
-        shown = replace(
+    interval = threshold(at.tolist(), rows, level, step=step)
+    if interval is None:
+        interval = replace(
             _geometric(list(low.values()), "t on log x, lower ends: most seeds never get there", LEVEL), high=math.inf
         )
     return Evidence(
-        shown,
+        interval,
         max(lows.p, p_top),
         min(1.0, 2 * min(tops.p, p_below)),
         f"two one-sided t on the log threshold, factor {factor:g}",
@@ -243,40 +243,40 @@ def threshold(x: Sequence[float], train_errors: Any, level: float = 0.01, *, ste
     """
     at, rows = curve_arrays(x, train_errors)
     stays = np.logical_and.accumulate((rows <= level)[:, ::-1], axis=1)[:, ::-1]
-    reached = stays[:, -1]
-    if 2 * reached.sum() < len(rows):
+    reaches = stays[:, -1]
+    if 2 * reaches.sum() < len(rows):
         return None
-    first = stays[reached].argmax(axis=1)
-    method = f"t on log x, {reached.sum()} of {len(rows)} seeds get there"
-    found = _geometric(log(at[first]).tolist(), method, LEVEL)
+    first = stays[reaches].argmax(axis=1)
+    method = f"t on log x, {reaches.sum()} of {len(rows)} seeds get there"
+    place = _geometric(log(at[first]).tolist(), method, LEVEL)
     below = np.where(first > 0, at[first - 1], 0.0) + step
     earlier = _geometric_mean(below) if (below > 0).all() else 0.0
-    return replace(found, low=min(found.low, earlier))
+    return replace(place, low=min(place.low, earlier))
 
 
 def _interpolated(x: FloatArray, a: FloatArray, b: FloatArray) -> list[tuple[float, bool]]:
-    found = []
+    crossings = []
     for gaps in a - b:
-        apart = np.flatnonzero(gaps)  # points where the curves touch take no side
-        turns = [(i, j) for i, j in pairwise(apart) if gaps[i] * gaps[j] < 0]
-        if len(turns) % 2:  # an even number of turns ends where it began
-            i, j = turns[len(turns) // 2]
+        nonzero = np.flatnonzero(gaps)  # points where the curves touch take no side
+        sign_changes = [(i, j) for i, j in pairwise(nonzero) if gaps[i] * gaps[j] < 0]
+        if len(sign_changes) % 2:  # an even number of turns ends where it began
+            i, j = sign_changes[len(sign_changes) // 2]
             place = x[i + 1 : j].mean() if j > i + 1 else x[i] + (x[j] - x[i]) * gaps[i] / (gaps[i] - gaps[j])
-            found.append((float(place), bool(gaps[i] > 0)))
-    return found
+            crossings.append((float(place), bool(gaps[i] > 0)))
+    return crossings
 
 
 def _fitted(x: FloatArray, a: FloatArray, b: FloatArray) -> list[tuple[float, bool]]:
     sizes = [math.exp(v) for v in x]
     first, second = (power_law(sizes, [[math.exp(v) for v in row] for row in rows]) for rows in (a, b))
-    found = []
+    crossings = []
     for slope_a, slope_b, start_a, start_b in zip(
         first.exponents, second.exponents, first.log_prefactors, second.log_prefactors, strict=True
     ):
         place = (start_b - start_a) / (slope_a - slope_b) if slope_a != slope_b else math.inf
         if x[0] <= place <= x[-1]:
-            found.append((place, slope_a < slope_b))
-    return found
+            crossings.append((place, slope_a < slope_b))
+    return crossings
 
 
 _CROSSINGS = {"interpolate": _interpolated, "fit": _fitted}
@@ -315,8 +315,15 @@ def _peak_p(rows: FloatArray) -> float:
 
 
 def _geometric(logs: Sequence[float], method: str, level: float) -> Estimate:
-    found = estimate(logs, level)
-    return Estimate(math.exp(found.value), math.exp(found.low), math.exp(found.high), found.n, method, level)
+    log_estimate = estimate(logs, level)
+    return Estimate(
+        math.exp(log_estimate.value),
+        math.exp(log_estimate.low),
+        math.exp(log_estimate.high),
+        log_estimate.n,
+        method,
+        level,
+    )
 
 
 def _geometric_mean(values: FloatArray) -> float:

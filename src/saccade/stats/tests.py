@@ -162,8 +162,8 @@ def all_of(*evidence: Evidence, note: str = "") -> Evidence:
     needed = max((n for n in needs if n), default=None) if None not in needs else None
     method = f"all of {len(evidence)}; shown: {weakest.method}"
     limit = next((e.limit for e in evidence if e.limit), "")
-    shown, note = weakest.estimate, note or weakest.note
-    return Evidence(shown, weakest.p, against, method, weakest.unit, needed, note, evidence, limit)
+    weakest_estimate, note = weakest.estimate, note or weakest.note
+    return Evidence(weakest_estimate, weakest.p, against, method, weakest.unit, needed, note, evidence, limit)
 
 
 def spread_greater(
@@ -184,19 +184,19 @@ def spread_greater(
     df = sx.n - 2
     cross = math.fsum((u - sx.mean) * (v - sy.mean) for u, v in zip(x, y, strict=True)) / (sx.n - 1)
     product = sx.sd * sy.sd
-    alone = max(0.0, 1 - (cross / product) ** 2) if product else 0.0  # variance that the pairs do not share
-    alone = 0.0 if alone < ROUNDING else alone
+    unshared = max(0.0, 1 - (cross / product) ** 2) if product else 0.0  # variance that the pairs do not share
+    unshared = 0.0 if unshared < ROUNDING else unshared
     excess = sx.sd**2 - (ratio * sy.sd) ** 2
     excess = 0.0 if abs(excess) <= ROUNDING * max(sx.sd, ratio * sy.sd) ** 2 else excess
-    noise = 2 * ratio * product * math.sqrt(alone / df)
+    noise = 2 * ratio * product * math.sqrt(unshared / df)
     p, against = _t_tails(excess, noise, df)
     correlation = excess / math.hypot(excess, noise * math.sqrt(df)) if excess else 0.0
     value = sx.sd / sy.sd if sy.sd else (math.inf if sx.sd else math.nan)
-    k = 1 + 2 * alone * _t_quantile(0.5 + LEVEL / 2, df) ** 2 / df
+    k = 1 + 2 * unshared * _t_quantile(0.5 + LEVEL / 2, df) ** 2 / df
     stretch = math.sqrt(k + math.sqrt(k * k - 1))
-    shown = Estimate(value, value / stretch, value * stretch, sx.n, "Pitman–Morgan", LEVEL)
+    interval = Estimate(value, value / stretch, value * stretch, sx.n, "Pitman–Morgan", LEVEL)
     method = f"Pitman–Morgan, ratio {ratio:g}"
-    return Evidence(shown, p, against, method, unit, _seeds_for(correlation), note, null=ratio)
+    return Evidence(interval, p, against, method, unit, _seeds_for(correlation), note, null=ratio)
 
 
 def spread_above(a: Mapping[int, float], sd: float, *, unit: str = "points", note: str = "") -> Evidence:
@@ -217,9 +217,9 @@ def spread_above(a: Mapping[int, float], sd: float, *, unit: str = "points", not
         return float(chdtrc(n - 1, float(chdtri(n - 1, ALPHA / 2)) * (sd / s.sd) ** 2))
 
     needed = _smallest(power, least=3) if s.sd > sd else None
-    shown = Estimate(s.sd, low, high, s.n, "chi-square", LEVEL)
+    interval = Estimate(s.sd, low, high, s.n, "chi-square", LEVEL)
     p, against = float(chdtrc(df, square / sd**2)), float(chdtr(df, square / sd**2))
-    return Evidence(shown, p, against, f"chi-square, sd {sd:g}", unit, needed, note, null=sd)
+    return Evidence(interval, p, against, f"chi-square, sd {sd:g}", unit, needed, note, null=sd)
 
 
 def bands_apart(a: Mapping[int, float], b: Mapping[int, float], *, unit: str = "points", note: str = "") -> Evidence:
@@ -237,12 +237,12 @@ def bands_apart(a: Mapping[int, float], b: Mapping[int, float], *, unit: str = "
     s = _sample(pseudo, need=3, scale=n * max(map(abs, x + y)))
     p, against = _t_tails(0.0 if abs(s.mean) <= s.tiny else s.mean, s.sd / math.sqrt(n), df)
     half = _t_quantile(0.5 + LEVEL / 2, df) * s.sd / math.sqrt(n)
-    shown = Estimate(whole, s.mean - half, s.mean + half, n, "jackknife t", LEVEL)
+    interval = Estimate(whole, s.mean - half, s.mean + half, n, "jackknife t", LEVEL)
     effect = _effect(s.mean, s)
     needed = None if effect <= 0 else _smallest(lambda m: _power(effect, m, ALPHA, (m - 1) / 2), least=3)
     seeds = sorted(set(a) & set(b))
     each = tuple(zip(seeds, pseudo, strict=True))
-    return Evidence(shown, p, against, "jackknife t, mean ± sd bands", unit, needed, note, each=each)
+    return Evidence(interval, p, against, "jackknife t, mean ± sd bands", unit, needed, note, each=each)
 
 
 def exact(value: float, holds: bool, note: str = "", *, unit: str = "count") -> Evidence:
@@ -261,12 +261,12 @@ def holm(ps: Sequence[float], *, of: Sequence[Hashable] | None = None, others: i
     if not all(0 <= p <= 1 for p in ps):
         raise ValueError(f"p-values must lie in [0, 1]: {list(ps)}")
     names = range(len(ps)) if of is None else of
-    left = Counter(names)
+    remaining = Counter(names)
     adjusted, largest = [0.0] * len(ps), 0.0
     for i in sorted(range(len(ps)), key=ps.__getitem__):
-        largest = max(largest, (len(+left) + others) * ps[i])
+        largest = max(largest, (len(+remaining) + others) * ps[i])
         adjusted[i] = min(1.0, largest)
-        left[names[i]] -= 1
+        remaining[names[i]] -= 1
     return adjusted
 
 
@@ -331,11 +331,11 @@ def power_law(sizes: Sequence[float], errors: Any, level: float = LEVEL) -> Powe
     slopes = np.array([math.fsum(row * centred) / width for row in v])
     starts = levels - slopes * middle
     residuals = v - starts[:, None] - slopes[:, None] * u
-    left = math.fsum((residuals**2).flat)
+    residual_sum = math.fsum((residuals**2).flat)
     exponent = estimate(slopes.tolist(), level)
     if len(y) == 1:
         df = len(x) - 2
-        half = _t_quantile(0.5 + level / 2, df) * math.sqrt(left / df / width)
+        half = _t_quantile(0.5 + level / 2, df) * math.sqrt(residual_sum / df / width)
         exponent = replace(
             exponent, low=exponent.value - half, high=exponent.value + half, method="t, residuals of one seed's fit"
         )
@@ -347,7 +347,7 @@ def power_law(sizes: Sequence[float], errors: Any, level: float = LEVEL) -> Powe
         tuple(slopes.tolist()),
         tuple(starts.tolist()),
         tuple(map(tuple, residuals.tolist())),
-        1 - left / total if total else 1.0,
+        1 - residual_sum / total if total else 1.0,
     )
 
 

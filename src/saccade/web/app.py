@@ -72,8 +72,8 @@ def create(explorer: Explorer) -> ASGIApp:
 
     def post(path: str, ask: Callable[[dict[str, Any]], Any], limiter: anyio.CapacityLimiter) -> Route:
         async def endpoint(request: Request) -> Response:
-            asked = await body(request)
-            return await answer(limiter, functools.partial(ask, asked))
+            values = await body(request)
+            return await answer(limiter, functools.partial(ask, values))
 
         return Route(path, endpoint, methods=["POST"])
 
@@ -104,11 +104,13 @@ def create(explorer: Explorer) -> ASGIApp:
         return as_json(explorer.pulse())
 
     async def figure_csv(request: Request) -> Response:
-        made = await anyio.to_thread.run_sync(
+        csv_text = await anyio.to_thread.run_sync(
             functools.partial(explorer.studies.figure_csv, **request.path_params), limiter=turn
         )
         name = f"{request.path_params['figure']}.csv"
-        return Response(made, media_type="text/csv", headers={"content-disposition": f'attachment; filename="{name}"'})
+        return Response(
+            csv_text, media_type="text/csv", headers={"content-disposition": f'attachment; filename="{name}"'}
+        )
 
     routes = [
         Route("/", index),
@@ -124,8 +126,8 @@ def create(explorer: Explorer) -> ASGIApp:
         get("/api/measures", explorer.catalogue.measures),
         get("/api/profiles", lambda: profiles.all_of(explorer.lab)),
         post("/api/compare", explorer.compare, turn),
-        post("/api/look", lambda asked: explorer.looker().see(asked), look_turn),
-        post("/api/look/stock", lambda asked: explorer.looker().stock(asked), look_turn),
+        post("/api/look", lambda values: explorer.looker().see(values), look_turn),
+        post("/api/look/stock", lambda values: explorer.looker().stock(values), look_turn),
     ]
     handlers = {HTTPException: refused, SaccadeError: mistaken, DamagedFile: damaged, Exception: broken}
     app = Starlette(routes=routes, exception_handlers=handlers, lifespan=life)  # type: ignore[arg-type]
@@ -149,12 +151,12 @@ async def body(request: Request) -> dict[str, Any]:
         if len(received) > LARGEST:
             raise HTTPException(413, f"a request may have {LARGEST} bytes.")
     try:
-        asked = json.loads(received)
+        document = json.loads(received)
     except (ValueError, RecursionError):
         raise HTTPException(400, "the body is no JSON.") from None
-    if not isinstance(asked, dict):
+    if not isinstance(document, dict):
         raise HTTPException(400, "the body must be a JSON object.")
-    return asked
+    return document
 
 
 async def refused(request: Request, error: HTTPException) -> Response:
@@ -190,8 +192,8 @@ class Guard:
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                own = {name.lower() for name, _ in message["headers"]}
-                more = [(k.encode(), v.encode()) for k, v in HEADERS.items() if k.encode() not in own]
+                present_names = {name.lower() for name, _ in message["headers"]}
+                more = [(k.encode(), v.encode()) for k, v in HEADERS.items() if k.encode() not in present_names]
                 message["headers"] = [*message["headers"], *more]
             await send(message)
 
@@ -205,14 +207,14 @@ class Guard:
 def refusal(scope: Scope) -> str:
     """Why a request is not answered; empty for one that is."""
     headers = {k.decode("latin1").lower(): v.decode("latin1") for k, v in scope["headers"]}
-    named = [k.lower() for k, _ in scope["headers"]]
-    if max(named.count(b"origin"), named.count(b"sec-fetch-site")) > 1:
-        return "the explorer does not answer other sites."  # of two answers to one question none is believed
+    header_names = [k.lower() for k, _ in scope["headers"]]
+    if max(header_names.count(b"origin"), header_names.count(b"sec-fetch-site")) > 1:
+        return "the explorer does not answer other sites."  # a header that is given twice is not trusted
     host = headers.get("host", "")
     name, _, port = host.rpartition(":") if not host.endswith("]") else (host, "", "")
     name = name or host
     if name not in HOSTS or (scope.get("server") and port and port != str(scope["server"][1])):
-        return "the explorer answers only to 127.0.0.1 and localhost."  # a foreign name that was made to point here
+        return "the explorer answers only to 127.0.0.1 and localhost."  # a foreign name that resolves to this machine
     if "origin" in headers and headers["origin"] != f"http://{host}":
         return "the explorer does not answer other sites."
     if headers.get("sec-fetch-site", "none") in ("same-origin", "none"):
@@ -225,18 +227,18 @@ def refusal(scope: Scope) -> str:
 def listen(port: int | None) -> socket.socket:
     """A socket on this machine's own address: the port asked for, or the first free one from 8377 on."""
     for number in range(8377, 8397) if port is None else (port,):
-        found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            found.bind(("127.0.0.1", number))
+            server.bind(("127.0.0.1", number))
         except (OSError, OverflowError) as error:
-            found.close()
+            server.close()
             if port is not None:
                 why = getattr(error, "strerror", None) or error
                 raise SaccadeError(f"port {port} cannot be used ({why}); name another with --port.") from None
             continue
-        found.listen(1024)
-        return found
+        server.listen(1024)
+        return server
     raise SaccadeError("ports 8377 to 8396 are all in use; name another with --port.")
 
 

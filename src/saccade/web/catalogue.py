@@ -90,13 +90,13 @@ class Catalogue:
                 del self._rows[key], self._changed[key]
                 self._read.pop(key, None)
                 self._gone[key], new = version, True
-            for key, kept in self._seen.items():
-                if self._read.get(key) is kept:
+            for key, seen in self._seen.items():
+                if self._read.get(key) is seen:
                     continue
-                row, at = kept.row, self._named.get(key)
+                row, at = seen.row, self._named.get(key)
                 if at is not None and row.get("arm") != at.arm:
                     row = {**row, "study": at.study, "scale": at.scale, "arm": at.arm}
-                self._read[key] = kept
+                self._read[key] = seen
                 if self._rows.get(key) != row:
                     self._rows[key], self._changed[key], new = row, version, True
             if new or complete > self.complete:
@@ -116,8 +116,8 @@ class Catalogue:
         """All rows in columns, or those that changed after a version, with the keys of runs that are gone."""
         with self._lock:
             rows = [r for k, r in self._rows.items() if since < 0 or self._changed[k] > since]
-            gone = [k for k, v in self._gone.items() if v > since] if since >= 0 else []
-            return {"version": self.version, "complete": self.complete, "gone": gone, **columns(rows)}
+            removed = [k for k, v in self._gone.items() if v > since] if since >= 0 else []
+            return {"version": self.version, "complete": self.complete, "gone": removed, **columns(rows)}
 
     def newest(self, n: int) -> bytes:
         """The first screen of a long list: the runs that started last, and how many there are in all."""
@@ -139,9 +139,9 @@ class Catalogue:
             or version < 0
             or any(v > version for v in self._gone.values())
         ):
-            made = self.document()
-            text = _encode(made)
-            self._whole = (made["version"], made["complete"], text)
+            document = self.document()
+            text = _encode(document)
+            self._whole = (document["version"], document["complete"], text)
         return text
 
     def measures(self) -> Flat:
@@ -171,8 +171,8 @@ class Catalogue:
 
 def _encode(document: Flat) -> bytes:
     # Keys and numbers of values are most of it and need no look at each; values may be anything a setting can be.
-    made = {
+    encoded_columns = {
         k: {**c, "values": jsonable(c["values"])} if "values" in c else jsonable(c)
         for k, c in document["columns"].items()
     }
-    return json.dumps({**document, "columns": made}, separators=(",", ":"), allow_nan=False).encode()
+    return json.dumps({**document, "columns": encoded_columns}, separators=(",", ":"), allow_nan=False).encode()

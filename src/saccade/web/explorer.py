@@ -74,8 +74,8 @@ class Explorer:
 
     def run(self, key: str) -> Flat:
         page = runs.describe(self.lab, key)
-        known = self.catalogue.row(key) or {}
-        page |= {k: known[k] for k in ("study", "scale", "arm") if k in known}
+        row = self.catalogue.row(key) or {}
+        page |= {k: row[k] for k in ("study", "scale", "arm") if k in row}
         page["seeds"] = sorted(
             (
                 {"run": r["run"], "seed": r["seed"], "state": r["state"]}
@@ -86,10 +86,10 @@ class Explorer:
         )
         return page
 
-    def compare(self, asked: Mapping[str, Any]) -> Flat:
+    def compare(self, request: Mapping[str, Any]) -> Flat:
         """{metric, at, a: [keys], b: [keys], unit}: types are checked, names are looked up."""
-        metric, at, unit = asked.get("metric"), asked.get("at", {}), asked.get("unit", "points")
-        groups = [asked.get("a"), asked.get("b")]
+        metric, at, unit = request.get("metric"), request.get("at", {}), request.get("unit", "points")
+        groups = [request.get("a"), request.get("b")]
         if not isinstance(metric, str) or unit not in ("points", ""):
             raise SaccadeError('compare takes a "metric" by name, and "points" or "" as its unit.')
         if not isinstance(at, dict) or not all(isinstance(v, str) for v in at.values()):

@@ -95,9 +95,9 @@ def _answers(explorer: Explorer, say: Say) -> Iterator[tuple[str, Any]]:
     yield "runs", explorer.catalogue.document()
     for row in sorted(rows, key=lambda r: -r.get("started", 0))[:MOST_RUNS]:
         yield f"run/{row['run']}", explorer.run(row["run"])
-    known = explorer.catalogue.measures()
-    yield "measures", known
-    for metric in known:
+    measures = explorer.catalogue.measures()
+    yield "measures", measures
+    for metric in measures:
         yield f"measure/{metric}", explorer.catalogue.measure(metric, {})
     yield "profiles", profiles.all_of(explorer.lab)
 
@@ -105,60 +105,62 @@ def _answers(explorer: Explorer, say: Say) -> Iterator[tuple[str, Any]]:
 # -- the Look page: a grid of answers
 
 
-def _look(explorer: Explorer, images: int, asked: Sequence[str], say: Say) -> Iterator[tuple[str, Any]]:
+def _look(explorer: Explorer, images: int, keys: Sequence[str], say: Say) -> Iterator[tuple[str, Any]]:
     rows = {r["run"]: r for r in explorer.catalogue.rows()}
-    if not asked and not any(_has_model(r) for r in rows.values()):  # as in a lab that was imported: rows, no weights
+    if not keys and not any(_has_model(r) for r in rows.values()):  # as in a lab that was imported: rows, no weights
         rows |= {r["run"]: r for r in explorer.shipped()}
-    chosen = _models(rows, asked)
-    if not chosen:
+    model_keys = _models(rows, keys)
+    if not model_keys:
         return
-    say(f"models at work: {', '.join(chosen)}")
+    say(f"models at work: {', '.join(model_keys)}")
     looker = explorer.looker()
-    stocks = {key: looker.stock({"run": key}) for key in chosen}
-    first = stocks[chosen[0]]
-    shown = first["images"][:images]
+    stocks = {key: looker.stock({"run": key}) for key in model_keys}
+    first = stocks[model_keys[0]]
+    shown_images = first["images"][:images]
     moves = list(_moves())
     pictures = {}
-    for image in shown:
+    for image in shown_images:
         scenes = _scenes(first["scenes"], image["label"])
         pictures[image["index"]] = scenes
-        answers: dict[str, list[Any]] = {key: [] for key in chosen}
+        answers: dict[str, list[Any]] = {key: [] for key in model_keys}
         pngs: list[list[str]] = []
         for scene in scenes:
-            seen = [
-                looker.see({"models": [{"run": k} for k in chosen], "picture": _picture(image, scene, move)})
+            answers_by_move = [
+                looker.see({"models": [{"run": k} for k in model_keys], "picture": _picture(image, scene, move)})
                 for move in moves
             ]
-            pngs.append([s["png"] for s in seen])
-            still = list(_queries(looker, chosen, image, scene, first["size"]))
-            for i, key in enumerate(chosen):
+            pngs.append([s["png"] for s in answers_by_move])
+            query_answers = list(_queries(looker, model_keys, image, scene, first["size"]))
+            for i, key in enumerate(model_keys):
                 answers[key].append(
                     {
-                        "moves": [s["answers"][i] for s in seen],
-                        "queries": [{**at, "attention": found["answers"][i]["attention"]} for at, found in still],
+                        "moves": [s["answers"][i] for s in answers_by_move],
+                        "queries": [
+                            {**at, "attention": reply["answers"][i]["attention"]} for at, reply in query_answers
+                        ],
                     }
                 )
         yield f"look/pictures/{image['index']}", {"pngs": pngs, "label": image["label"], "size": first["size"]}
-        for key in chosen:
+        for key in model_keys:
             yield f"look/{key}/{image['index']}", answers[key]
     yield (
         "look",
         {
-            "rows": [rows[k] for k in chosen],
-            "stocks": {k: {**s, "images": shown, "states": s["states"][-1:]} for k, s in stocks.items()},
+            "rows": [rows[k] for k in model_keys],
+            "stocks": {k: {**s, "images": shown_images, "states": s["states"][-1:]} for k, s in stocks.items()},
             "scenes": pictures,
             "moves": moves,
         },
     )
 
 
-def _models(rows: dict[str, runs.Flat], asked: Sequence[str]) -> list[str]:
+def _models(rows: dict[str, runs.Flat], keys: Sequence[str]) -> list[str]:
     """Those named, or two of one data set and different architectures, trained longest."""
-    for key in asked:
+    for key in keys:
         if key not in rows or not _has_model(rows[key]):
             raise SaccadeError(f'no finished run "{key}" with weights in this lab; saccade status lists them.')
-    if asked:
-        return list(dict.fromkeys(asked))[:2]
+    if keys:
+        return list(dict.fromkeys(keys))[:2]
     finished = [r for r in rows.values() if _has_model(r)]
 
     def length(row: runs.Flat) -> tuple[Any, ...]:
@@ -257,8 +259,8 @@ def bundle(modules: dict[str, str], start: str) -> str:
     return '"use strict";\n(() => {\n' + "".join(parts) + "})();\n"
 
 
-def _binding(found: re.Match[str]) -> str:
-    names, module = found[1], _variable(found[2])
+def _binding(match: re.Match[str]) -> str:
+    names, module = match[1], _variable(match[2])
     if names.startswith("*"):
         return f"const {names.removeprefix('* as ')} = {module};"
     return f"const {names.replace(' as ', ': ')} = {module};"

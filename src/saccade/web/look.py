@@ -74,46 +74,48 @@ class Looker:
         self._kept: OrderedDict[tuple[str, str], tuple[int, Loaded]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def stock(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+    def stock(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """{run: key}: images and backgrounds of its data, its states, its layers."""
         with self._lock:
-            loaded = self._load(asked.get("run"), asked.get("state", ""))
+            loaded = self._load(request.get("run"), request.get("state", ""))
             return {**about(loaded), **loaded.stock.shelf(), "states": self.states(loaded.run.key)}
 
     def states(self, key: str) -> list[dict[str, Any]]:
         """The moments of training at which the weights are known: the start always, since a seed makes it."""
-        found = [{"state": "0", "label": "untrained"}]
+        entries = [{"state": "0", "label": "untrained"}]
         if not self.lab.folder(key).is_dir():
-            return [*found, {"state": "1", "label": "trained"}]  # shipped
-        found += [{"state": f"{s:g}", "label": f"{100 * s:g} %"} for s in MILESTONES if self.lab.has_milestone(key, s)]
+            return [*entries, {"state": "1", "label": "trained"}]  # shipped
+        entries += [
+            {"state": f"{s:g}", "label": f"{100 * s:g} %"} for s in MILESTONES if self.lab.has_milestone(key, s)
+        ]
         if self.lab.done(key) is None and (self.lab.folder(key) / "state.sealed").exists():
-            found.append({"state": "saved", "label": "last saved"})
+            entries.append({"state": "saved", "label": "last saved"})
         if (self.lab.folder(key) / "weights.safetensors").exists():
-            found.append({"state": "1", "label": "trained"})
-        return found
+            entries.append({"state": "1", "label": "trained"})
+        return entries
 
-    def see(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+    def see(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """{models: [{run, state, layers}], picture, query}: the image as composed, and each model's answer.
 
         The first model's data make the image; others get it in their own size and channels.
         """
         with self._lock:
             began = time.perf_counter()
-            wanted = asked.get("models")
+            model_requests = request.get("models")
             if (
-                not isinstance(wanted, list)
-                or not 1 <= len(wanted) <= 2
-                or not all(isinstance(m, dict) for m in wanted)
+                not isinstance(model_requests, list)
+                or not 1 <= len(model_requests) <= 2
+                or not all(isinstance(m, dict) for m in model_requests)
             ):
                 raise SaccadeError('"models" must be a list of one or two, each with the key of its "run".')
-            loaded = [self._load(m.get("run"), m.get("state", "")) for m in wanted]
-            picture = asked.get("picture", {})
+            loaded = [self._load(m.get("run"), m.get("state", "")) for m in model_requests]
+            picture = request.get("picture", {})
             if not isinstance(picture, dict):
                 raise SaccadeError('"picture" must be an object.')
             x, label = pictures.compose(loaded[0].stock, picture)
-            query = place(asked.get("query"))
+            query = place(request.get("query"))
             answers = []
-            for one, m in zip(loaded, wanted, strict=True):
+            for one, m in zip(loaded, model_requests, strict=True):
                 ready = pictures.fitted(x, one.channels, one.size)
                 answers.append(answer(one, ready, query, m.get("layers")))
             return {
@@ -125,23 +127,23 @@ class Looker:
             }
 
     def _load(self, key: Any, state: Any) -> Loaded:
-        here = isinstance(key, str) and runs.is_key(key) and self.lab.folder(key).is_dir()
-        came_along = None if here or not isinstance(key, str) else shipped.by_key(key)
-        if not here and came_along is None:
+        in_lab = isinstance(key, str) and runs.is_key(key) and self.lab.folder(key).is_dir()
+        card = None if in_lab or not isinstance(key, str) else shipped.by_key(key)
+        if not in_lab and card is None:
             raise SaccadeError(f'no run "{str(key)[:40]}" in this lab; choose one of its finished runs.')
-        known = [s["state"] for s in self.states(key)]
-        if not isinstance(state, str) or (state and state not in known):
-            raise SaccadeError(f"run {key} kept the states {', '.join(known)}, not {str(state)[:40]}.")
-        state = state or known[-1]
-        stamp = runs.folder_stamp(self.lab.folder(key)) if here else 0
-        kept = self._kept.get((key, state))
-        if kept is None or (kept[0] != stamp and state != "0"):
-            kept = (stamp, load(self.lab, key, state) if came_along is None else load_shipped(came_along, state))
-            self._kept[key, state] = kept
+        state_names = [s["state"] for s in self.states(key)]
+        if not isinstance(state, str) or (state and state not in state_names):
+            raise SaccadeError(f"run {key} kept the states {', '.join(state_names)}, not {str(state)[:40]}.")
+        state = state or state_names[-1]
+        stamp = runs.folder_stamp(self.lab.folder(key)) if in_lab else 0
+        entry = self._kept.get((key, state))
+        if entry is None or (entry[0] != stamp and state != "0"):
+            entry = (stamp, load(self.lab, key, state) if card is None else load_shipped(card, state))
+            self._kept[key, state] = entry
         self._kept.move_to_end((key, state))
         while len(self._kept) > KEPT:
             self._kept.popitem(last=False)
-        return kept[1]
+        return entry[1]
 
 
 def load(lab: Lab, key: str, state: str) -> Loaded:
@@ -151,8 +153,10 @@ def load(lab: Lab, key: str, state: str) -> Loaded:
         images = stock.source("train")
         model = build(run, images)
         if state == "saved":
-            kept = safetensors.torch.load(lab.load_state(key) or b"")
-            model.load_state_dict({k.removeprefix("model."): v for k, v in kept.items() if k.startswith("model.")})
+            saved_state = safetensors.torch.load(lab.load_state(key) or b"")
+            model.load_state_dict(
+                {k.removeprefix("model."): v for k, v in saved_state.items() if k.startswith("model.")}
+            )
         subject = Subject(model.eval(), images.mean, images.std)
     else:
         subject = load_run(lab, run, "cpu", float(state))
@@ -170,7 +174,7 @@ def load_shipped(card: shipped.Card, state: str) -> Loaded:
 def with_layers(run: Run, state: str, subject: Subject, stock: Stock) -> Loaded:
     """The model with those of its parts whose output is a map of the image, found by one pass."""
     channels, size = stock.size()
-    found = []
+    layers = []
     with torch.no_grad(), captured(subject.model) as outputs:
         subject.model(standardise(torch.rand(1, channels, size, size), subject.mean, subject.std))
     for name, out in outputs.items():
@@ -178,28 +182,28 @@ def with_layers(run: Run, state: str, subject: Subject, stock: Stock) -> Loaded:
         if name and grid is not None and min(grid.map.shape[-2:]) > 1:
             module = subject.model.get_submodule(name)
             sides = (int(grid.map.shape[-2]), int(grid.map.shape[-1]))
-            found.append(Layer(name, type(module).__name__, int(grid.map.shape[1]), sides))
+            layers.append(Layer(name, type(module).__name__, int(grid.map.shape[1]), sides))
     with torch.no_grad():
         attends = bool(maps_of(subject.model, torch.zeros(1, channels, size, size)))
-    return Loaded(run, state, subject, stock, channels, size, tuple(found), attends)
+    return Loaded(run, state, subject, stock, channels, size, tuple(layers), attends)
 
 
 @contextlib.contextmanager
 def captured(model: nn.Module, names: Sequence[str] | None = None) -> Iterator[dict[str, Tensor]]:
     """What modules give during the forward passes inside, by name; the hooks are gone afterwards."""
-    kept: dict[str, Tensor] = {}
+    outputs: dict[str, Tensor] = {}
 
     def hook(name: str) -> Any:
-        def keep(module: nn.Module, given: Any, out: Any) -> None:
+        def keep(module: nn.Module, inputs: Any, out: Any) -> None:
             if isinstance(out, Tensor):
-                kept[name] = out.detach().clone()  # the next layer may write over it
+                outputs[name] = out.detach().clone()  # the next layer may write over it
 
         return keep
 
-    wanted = [(n, m) for n, m in model.named_modules() if n and (names is None or n in names)]
-    handles = [module.register_forward_hook(hook(name)) for name, module in wanted]
+    modules = [(n, m) for n, m in model.named_modules() if n and (names is None or n in names)]
+    handles = [module.register_forward_hook(hook(name)) for name, module in modules]
     try:
-        yield kept
+        yield outputs
     finally:
         for handle in handles:
             handle.remove()
@@ -235,15 +239,17 @@ def chosen(layers: Sequence[Layer]) -> list[str]:
 
 def answer(loaded: Loaded, x: Tensor, query: tuple[float, float] | None, names: Any = None) -> dict[str, Any]:
     """Logits, feature maps of the named layers (or of a few), and where each head looks from the query."""
-    known = {layer.name for layer in loaded.layers}
-    if names is not None and (not isinstance(names, list) or not all(n in known for n in names) or len(names) > 6):
+    layer_names = {layer.name for layer in loaded.layers}
+    if names is not None and (
+        not isinstance(names, list) or not all(n in layer_names for n in names) or len(names) > 6
+    ):
         raise SaccadeError("layers must name at most six of the model's own layers.")
-    wanted = chosen(loaded.layers) if names is None else names
+    chosen_names = chosen(loaded.layers) if names is None else names
     began = time.perf_counter()
     ready = standardise(x, loaded.subject.mean, loaded.subject.std)
-    with torch.no_grad(), captured(loaded.model, wanted) as outputs:
+    with torch.no_grad(), captured(loaded.model, chosen_names) as outputs:
         logits = loaded.model(ready)[0].double()
-    features = [feature(name, outputs[name], loaded.size) for name in wanted if name in outputs]
+    features = [feature(name, outputs[name], loaded.size) for name in chosen_names if name in outputs]
     answer = {
         "run": loaded.run.key,
         "state": loaded.state,
@@ -272,7 +278,7 @@ def feature(name: str, out: Tensor, size: int) -> dict[str, Any] | None:
 
 
 def speakers(model: nn.Module) -> list[tuple[str, nn.Module]]:
-    """The modules that report their attention themselves, several times faster than it can be watched.
+    """The modules that report their attention themselves, several times faster than it can be captured.
 
     The model itself when it reports all of it; else layers with `probabilities(x)`, x being their own input.
     """
@@ -289,26 +295,27 @@ def _needed(method: Any) -> int:
 
 
 def maps_of(model: nn.Module, x: Tensor) -> list[AttentionLayer]:
-    """The weights of every layer that attends, in order; of a model that does not speak, by watching it."""
-    found = speakers(model)
-    if not found:
+    """The weights of every layer that attends, in order; of a model that does not report them, by capturing them."""
+    layers = speakers(model)
+    if not layers:
         return list(capture(model, x).layers)
-    if not found[0][0]:
+    if not layers[0][0]:
         try:
-            whole: Sequence[Tensor] = model.attention(x)  # type: ignore[operator]
+            weights: Sequence[Tensor] = model.attention(x)  # type: ignore[operator]
         except SaccadeError:  # a read-out without a class token, say
             return []
-        return [_placed(f"layer {i}", p, x) for i, p in enumerate(whole, 1)]
-    given: dict[str, Tensor] = {}
+        return [_placed(f"layer {i}", p, x) for i, p in enumerate(weights, 1)]
+    inputs: dict[str, Tensor] = {}
     handles = [
-        m.register_forward_pre_hook(lambda _, args, name=n: given.__setitem__(name, args[0].detach())) for n, m in found
+        m.register_forward_pre_hook(lambda _, args, name=n: inputs.__setitem__(name, args[0].detach()))
+        for n, m in layers
     ]
     try:
         model(x)
     finally:
         for handle in handles:
             handle.remove()
-    return [_placed(n, m.probabilities(given[n]), x) for n, m in found if n in given]  # type: ignore[operator]
+    return [_placed(n, m.probabilities(inputs[n]), x) for n, m in layers if n in inputs]  # type: ignore[operator]
 
 
 def _placed(name: str, p: Tensor, x: Tensor) -> AttentionLayer:
@@ -339,8 +346,8 @@ def seen_from(layer: AttentionLayer, size: int, query: tuple[float, float] | Non
     if query is None and layer.query_prefix:
         heads = layer.weights[0, 0, :HEADS, 0].float()
     else:
-        ask = query or (size / 2, size / 2)
-        at = [min(max(int((v - m) // s), 0), n - 1) for v, m, s, n in zip(ask, margin, stride, sides, strict=True)]
+        point = query or (size / 2, size / 2)
+        at = [min(max(int((v - m) // s), 0), n - 1) for v, m, s, n in zip(point, margin, stride, sides, strict=True)]
         window, token = _cell(layer, at, along)
         heads = layer.weights[0, window, :HEADS, layer.query_prefix + token].float()
     grid = heads[:, layer.prefix :].reshape(-1, *layer.grid)
@@ -374,10 +381,10 @@ def _cell(layer: AttentionLayer, at: Sequence[int], along: int) -> tuple[int, in
 def _whole(layer: AttentionLayer, grid: Tensor, window: int, along: int) -> Tensor:
     """One window's map at its place in the whole image; nothing is looked at outside."""
     h, w = grid.shape[-2:]
-    whole = grid.new_zeros(len(grid), along * h, along * w)
+    image_map = grid.new_zeros(len(grid), along * h, along * w)
     top, left = (window // along) * h, (window % along) * w
-    whole[:, top : top + h, left : left + w] = grid
-    return whole.roll((-layer.shift[0], -layer.shift[1]), (1, 2))
+    image_map[:, top : top + h, left : left + w] = grid
+    return image_map.roll((-layer.shift[0], -layer.shift[1]), (1, 2))
 
 
 def centres(loaded: Loaded) -> list[dict[str, Any]]:
@@ -389,13 +396,13 @@ def centres(loaded: Loaded) -> list[dict[str, Any]]:
     ]
 
 
-def place(asked: Any) -> tuple[float, float] | None:
+def place(query: Any) -> tuple[float, float] | None:
     """The query as (down, right) in pixels of the image; None for the class token, or the middle."""
-    if asked is None:
+    if query is None:
         return None
-    if not isinstance(asked, dict):
+    if not isinstance(query, dict):
         raise SaccadeError('"query" must have x and y in pixels of the image.')
-    return real(asked.get("y"), "y"), real(asked.get("x"), "x")
+    return real(query.get("y"), "y"), real(query.get("x"), "x")
 
 
 def as_bytes(values: Tensor) -> str:

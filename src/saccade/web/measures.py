@@ -39,8 +39,8 @@ class Measures:
             for document in runs.one_each(runs.measurements(self.lab, key), self.wanted(key)):
                 for metric, at, value, n in runs.numbers(document):
                     metrics.append(self._metrics.setdefault(variant(metric, at), len(self._metrics)))
-                    named = tuple(sorted(at.items()))
-                    conditions.append(self._conditions.setdefault(named, len(self._conditions)))
+                    condition = tuple(sorted(at.items()))
+                    conditions.append(self._conditions.setdefault(condition, len(self._conditions)))
                     values.append(value)
                     ns.append(n)
             self._of[key], self._stamps[key] = (metrics, conditions, values, ns), stamp
@@ -54,18 +54,18 @@ class Measures:
                 for pair in set(zip(self._of[key][0], self._of[key][1], strict=True)):
                     pairs[pair] = pairs.get(pair, 0) + 1
             conditions = list(self._conditions)
-            listed: dict[str, Flat] = {}
+            entries: dict[str, Flat] = {}
             names = list(self._metrics)
             for (metric, condition), count in pairs.items():
-                one = listed.setdefault(names[metric], {"runs": 0, "at": {}})
+                one = entries.setdefault(names[metric], {"runs": 0, "at": {}})
                 one["runs"] = max(one["runs"], count)
                 for name, value in conditions[condition]:
                     values = one["at"].setdefault(name, [])
                     if value not in values and len(values) < KNOWN_SETTINGS:
                         values.append(value)
-        for one in listed.values():
+        for one in entries.values():
             one["at"] = {k: sorted(v, key=lambda x: (isinstance(x, str), x)) for k, v in one["at"].items()}
-        return dict(sorted(listed.items()))
+        return dict(sorted(entries.items()))
 
     def of(self, rows: Sequence[Flat], metric: str, at: Mapping[str, str]) -> Flat:
         """One number per run and remaining condition. A condition in `at` is compared as text, as in an address."""
@@ -77,12 +77,12 @@ class Measures:
             self._read(r["run"] for r in rows)
             if metric not in self._metrics:
                 raise SaccadeError(suggest("metric", metric[:80], self._metrics))
-            wanted = self._metrics[metric]
+            metric_number = self._metrics[metric]
             keep = [_fits(dict(c), at) for c in self._conditions]
             conditions = [{k: v for k, v in c if k not in at} for c in self._conditions]
             for key in (r["run"] for r in rows):
                 for m, c, value, n in zip(*self._of[key], strict=True):
-                    if m == wanted and keep[c]:
+                    if m == metric_number and keep[c]:
                         keys.append(key)
                         values.append(value)
                         ns.append(n)
@@ -91,21 +91,21 @@ class Measures:
         return {"metric": metric, "at": dict(at), **table, "values": values, "n": ns}
 
     def by_run(self, metric: str, at: Mapping[str, str], keys: Sequence[str]) -> dict[str, float]:
-        """One number per run; more than one is a mistake in the question, and said."""
-        found: dict[str, float] = {}
-        known = self.of([{"run": k} for k in keys if runs.is_key(k) and self.lab.folder(k).is_dir()], metric, at)
-        for key, value in zip(known["keys"], known["values"], strict=True):
-            if key in found:
-                left = ", ".join(sorted(known["columns"]))
+        """One number per run; more than one is a mistake in the question, and an error."""
+        value_by_run: dict[str, float] = {}
+        table = self.of([{"run": k} for k in keys if runs.is_key(k) and self.lab.folder(k).is_dir()], metric, at)
+        for key, value in zip(table["keys"], table["values"], strict=True):
+            if key in value_by_run:
+                conditions = ", ".join(sorted(table["columns"]))
                 raise SaccadeError(
-                    f"{metric} has several rows per run; name the condition that tells them apart: {left}."
+                    f"{metric} has several rows per run; name the condition that tells them apart: {conditions}."
                 )
-            found[key] = value
-        return found
+            value_by_run[key] = value
+        return value_by_run
 
 
 def variant(metric: str, at: Mapping[str, Any]) -> str:
-    """A metric with the fields that tell its rows apart, as in `accuracy@split`: several probes may use one name."""
+    """A metric with the fields that distinguish its rows, as in `accuracy@split`: several probes may use one name."""
     fields = sorted(set(at) - {"budget_share"})
     return f"{metric}@{'+'.join(fields)}" if fields else metric
 

@@ -7,5 +7,5 @@ from importlib import resources
 
 def page_files() -> dict[str, bytes]:
     """By name."""
-    home = resources.files("saccade.web").joinpath("static")
-    return {f.name: f.read_bytes() for f in home.iterdir() if f.is_file()}
+    folder = resources.files("saccade.web").joinpath("static")
+    return {f.name: f.read_bytes() for f in folder.iterdir() if f.is_file()}

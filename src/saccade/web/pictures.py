@@ -138,52 +138,52 @@ def moved(thing: Thing, scene: Tensor, *, dx: float, dy: float, turn: float, sca
             pixels.chain(pixels.rotation(turn * one), pixels.scaling(scale * one)),
             pixels.translation(dy * one, dx * one, size),
         )
-        both = pixels.warp(torch.cat([ink, colour], 1), maps)
-        ink, colour = both[:, :1], both[:, 1:]
+        warped = pixels.warp(torch.cat([ink, colour], 1), maps)
+        ink, colour = warped[:, :1], warped[:, 1:]
     if thing.blend != "opacity":
         return pixels.compose(ink, scene[None], thing.blend)[0]
     return (torch.mul(1 - ink, scene[None]) + colour)[0].clamp(0, 1)
 
 
-def compose(stock: Stock, asked: Mapping[str, Any]) -> tuple[Tensor, int | None]:
+def compose(stock: Stock, request: Mapping[str, Any]) -> tuple[Tensor, int | None]:
     """The image that was asked for, (3, s, s) in [0, 1], and its label where it has one. Every field is checked."""
     _, size = stock.size()
-    own, label = None, None
-    if "pixels" in asked:
-        rgba = outside(asked["pixels"], size)
+    own_scene, label = None, None
+    if "pixels" in request:
+        rgba = outside(request["pixels"], size)
         thing = Thing(rgba[:3], rgba[3:])
     else:
-        thing, own, label = stock.thing(whole_number(asked.get("index", 0), "index"))
-    move = asked.get("move", {})
+        thing, own_scene, label = stock.thing(whole_number(request.get("index", 0), "index"))
+    move = request.get("move", {})
     if not isinstance(move, dict):
         raise SaccadeError('"move" must have dx, dy, turn and scale.')
-    named = {
+    values = {
         name: real(move.get(name, start), name) for name, start in (("dx", 0), ("dy", 0), ("turn", 0), ("scale", 1))
     }
-    if not 0.05 <= named["scale"] <= 8 or max(abs(named["dx"]), abs(named["dy"])) > 4 * size:
+    if not 0.05 <= values["scale"] <= 8 or max(abs(values["dx"]), abs(values["dy"])) > 4 * size:
         raise SaccadeError("the object can be scaled by 0.05 to 8, and shifted by four times the image's side.")
-    scene = _scene(stock, asked.get("scene"), own, size)
-    return moved(thing, scene, dx=named["dx"], dy=named["dy"], turn=named["turn"], scale=named["scale"]), label
+    scene = _scene(stock, request.get("scene"), own_scene, size)
+    return moved(thing, scene, dx=values["dx"], dy=values["dy"], turn=values["turn"], scale=values["scale"]), label
 
 
-def _scene(stock: Stock, asked: Any, own: Tensor | None, size: int) -> Tensor:
-    if asked is None and own is not None:
-        return own
-    if asked is None:
+def _scene(stock: Stock, request: Any, own_scene: Tensor | None, size: int) -> Tensor:
+    if request is None and own_scene is not None:
+        return own_scene
+    if request is None:
         return torch.full((3, size, size), 0.5)
-    if not isinstance(asked, dict):
+    if not isinstance(request, dict):
         raise SaccadeError('"scene" must name a background, a colour or pixels.')
-    if "colour" in asked:
-        rgb = asked["colour"]
+    if "colour" in request:
+        rgb = request["colour"]
         if not isinstance(rgb, list) or len(rgb) != 3:
             raise SaccadeError('"colour" must be three numbers from 0 to 255.')
         values = [real(v, "colour") for v in rgb]
         if not all(0 <= v <= 255 for v in values):
             raise SaccadeError('"colour" must be three numbers from 0 to 255.')
         return (torch.tensor(values) / 255).view(3, 1, 1).expand(3, size, size)
-    if "pixels" in asked:
-        return outside(asked["pixels"], size)[:3]
-    return stock.scene(str(asked.get("split", "")), whole_number(asked.get("index", 0), "index"))
+    if "pixels" in request:
+        return outside(request["pixels"], size)[:3]
+    return stock.scene(str(request.get("split", "")), whole_number(request.get("index", 0), "index"))
 
 
 def outside(text: Any, size: int) -> Tensor:

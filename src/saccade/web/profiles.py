@@ -20,36 +20,36 @@ def names(lab: Lab) -> list[str]:
 
 
 def _files(lab: Lab) -> dict[str, Path]:
-    home = (lab.root / "profiles").resolve()
-    if not home.is_dir() or not home.is_relative_to(lab.root.resolve()):
+    folder = (lab.root / "profiles").resolve()
+    if not folder.is_dir() or not folder.is_relative_to(lab.root.resolve()):
         return {}
-    found = {}
-    for path in home.glob("*/profile.json"):
+    files = {}
+    for path in folder.glob("*/profile.json"):
         name = path.parent.name
-        if re.fullmatch(r"[\w.@:+=-]{1,200}", name) and path.resolve() == home / name / "profile.json":
-            found[name] = path
-    return found
+        if re.fullmatch(r"[\w.@:+=-]{1,200}", name) and path.resolve() == folder / name / "profile.json":
+            files[name] = path
+    return files
 
 
 def all_of(lab: Lab) -> list[dict[str, Any]]:
     """Every profile; one that cannot be read is listed with the sentence that says so."""
-    found = []
+    profiles = []
     for name in names(lab):
         try:
-            found.append(read(lab, name))
+            profiles.append(read(lab, name))
         except SaccadeError as error:
-            found.append({"id": name, "name": name, "error": str(error)})
-    return found
+            profiles.append({"id": name, "name": name, "error": str(error)})
+    return profiles
 
 
 def read(lab: Lab, name: str) -> dict[str, Any]:
-    known = _files(lab)
-    if name not in known:
-        raise SaccadeError(suggest("profile", name[:80], known, "saccade profile MODEL makes one"))
-    if known[name].stat().st_size > LARGEST:
+    files = _files(lab)
+    if name not in files:
+        raise SaccadeError(suggest("profile", name[:80], files, "saccade profile MODEL makes one"))
+    if files[name].stat().st_size > LARGEST:
         raise SaccadeError(f"the profile {name} is too large to be one; make it again with saccade profile.")
     try:
-        made = profile.load(known[name]).plain()
+        content = profile.load(files[name]).plain()
     except SaccadeError:
         raise SaccadeError(f"the profile {name} is damaged; make it again with saccade profile.") from None
-    return {"id": name, **{k: v for k, v in made.items() if k not in LEFT_OUT}}
+    return {"id": name, **{k: v for k, v in content.items() if k not in LEFT_OUT}}

@@ -41,11 +41,11 @@ def rows(lab: Lab, seen: dict[str, Seen] | None = None) -> list[Flat]:
     """
     seen = {} if seen is None else seen
     read(lab, changed(lab, seen), seen)
-    return [kept.row for kept in seen.values()]
+    return [one.row for one in seen.values()]
 
 
 def changed(lab: Lab, seen: dict[str, Seen]) -> dict[str, int]:
-    """Runs to be read (again), with their folders' times of change; those that are gone leave `seen`."""
+    """Runs to be read (again), with their folders' times of change; those that were removed are deleted from `seen`."""
     stamps = dict(_stamps(lab))
     for key in [k for k in seen if k not in stamps]:
         del seen[key]
@@ -54,8 +54,8 @@ def changed(lab: Lab, seen: dict[str, Seen]) -> dict[str, int]:
 
 def read(lab: Lab, stamps: Mapping[str, int], seen: dict[str, Seen]) -> None:
     for key, stamp in stamps.items():
-        made = row(lab, key)
-        seen[key] = Seen(stamp, made, settled=made["state"] not in ("running", "waiting"))
+        flat = row(lab, key)
+        seen[key] = Seen(stamp, flat, settled=flat["state"] not in ("running", "waiting"))
 
 
 def _stamps(lab: Lab) -> Iterator[tuple[str, int]]:
@@ -103,9 +103,9 @@ def settings(run: Run) -> Flat:
     """Everything that was asked for, by plain names; a recipe's name that is also an argument's is spelt out."""
     args = {**plain(run.model_args), **plain(run.data_args)}
     recipe = {k if k not in args else f"recipe_{k}": v for k, v in plain(run.recipe).items()}
-    named = {"model": run.model or "none", "data": run.data, "seed": run.seed}
+    names = {"model": run.model or "none", "data": run.data, "seed": run.seed}
     # Of the model and the data first: pages that have room for a few show those.
-    return {k: _scalar(v) for k, v in {**args, **recipe, **named}.items()}
+    return {k: _scalar(v) for k, v in {**args, **recipe, **names}.items()}
 
 
 def group(run: Run) -> str:
@@ -154,13 +154,13 @@ def events(lab: Lab, key: str, tail: int = 0) -> list[Flat]:
             lines = log.read().splitlines()
     except OSError:
         return []
-    found = []
+    parsed_events = []
     for line in lines:
         with contextlib.suppress(ValueError):
             event = json.loads(line)
             if isinstance(event, dict):
-                found.append(event)
-    return found
+                parsed_events.append(event)
+    return parsed_events
 
 
 def describe(lab: Lab, key: str) -> Flat:
@@ -170,13 +170,13 @@ def describe(lab: Lab, key: str) -> Flat:
     damaged = lab.damage(key)
     page: Flat = {"key": key, "damaged": damaged, **row(lab, key)}
     log = events(lab, key)
-    measured = list(measurements(lab, key))
-    page["curve"] = _curve(log) or _curve_of_rows(measured)
+    documents = list(measurements(lab, key))
+    page["curve"] = _curve(log) or _curve_of_rows(documents)
     page["log"] = [e for e in log if e.get("event") != "watch"][-SHOWN_EVENTS:]
     with contextlib.suppress(DamagedFile, FileNotFoundError, KeyError):
         described = lab.described(key)
         page |= {"spec": described["run"], "facts": described.get("facts", {})}
-    page["measured"] = [_shown(document) for document in measured]
+    page["measured"] = [_shown(document) for document in documents]
     page["weights"] = (lab.folder(key) / "weights.safetensors").is_file() and "weights.safetensors" not in damaged
     page["milestones"] = [share for share in MILESTONES if lab.has_milestone(key, share)]
     page["imported"] = "started" not in page and page["state"] not in ("damaged", "running", "waiting")
@@ -189,9 +189,9 @@ def _curve(log: Iterable[Flat]) -> list[Flat]:
     return [{k: e[k] for k in names} for e in log if e.get("event") == "watch" and set(names) <= set(e)]
 
 
-def _curve_of_rows(measured: Iterable[Flat]) -> list[Flat]:
+def _curve_of_rows(documents: Iterable[Flat]) -> list[Flat]:
     """The curve of an imported run, which has rows and no log."""
-    rows = [r for document in measured if document["probe"] == "training" for r in document["rows"]]
+    rows = [r for document in documents if document["probe"] == "training" for r in document["rows"]]
     return [
         {"images": r["at"]["images"], "split": r["at"]["split"], "accuracy": r["value"], "n": r["n"]}
         for r in rows
@@ -206,39 +206,39 @@ def measurements(lab: Lab, key: str) -> Iterator[Flat]:
     """
     for path in sorted(lab.folder(key).glob("rows/*.json")):
         with contextlib.suppress(DamagedFile, OSError):
-            asked, _, milestone = path.stem.partition("@")
+            probe_key, _, milestone = path.stem.partition("@")
             share = float(milestone) if milestone in STATES else 1.0
-            yield {**read_document(path), "asked": asked, "share": share, "written": path.stat().st_mtime_ns}
+            yield {**read_document(path), "asked": probe_key, "share": share, "written": path.stat().st_mtime_ns}
 
 
-def one_each(documents: Iterable[Flat], wanted: Collection[str]) -> list[Flat]:
+def one_each(documents: Iterable[Flat], asked_keys: Collection[str]) -> list[Flat]:
     """Of each probe at each share one measurement: the one that the run's study asks for, else the latest."""
     best: dict[tuple[str, float], Flat] = {}
     for document in documents:
         place = (document["probe"], document["share"])
-        rank = (document["asked"] in wanted, document["written"])
-        if place not in best or rank > (best[place]["asked"] in wanted, best[place]["written"]):
+        rank = (document["asked"] in asked_keys, document["written"])
+        if place not in best or rank > (best[place]["asked"] in asked_keys, best[place]["written"]):
             best[place] = document
     return list(best.values())
 
 
 def numbers(document: Mapping[str, Any]) -> Iterator[tuple[str, Flat, float, int]]:
     """Metric, condition, value and n of every row that is a number and no image."""
-    own = {} if document["probe"] == "training" else {"budget_share": document["share"]}
+    share_condition = {} if document["probe"] == "training" else {"budget_share": document["share"]}
     for one in document["rows"]:
         at = one.get("at", {})
         if not any(isinstance(v, list) and len(v) > LONGEST for v in at.values()):
-            yield one["metric"], {**own, **{k: _scalar(v) for k, v in at.items()}}, one["value"], one["n"]
+            yield one["metric"], {**share_condition, **{k: _scalar(v) for k, v in at.items()}}, one["value"], one["n"]
 
 
 def _shown(document: Flat) -> Flat:
-    found = [{"metric": m, "at": at, "value": v, "n": n} for m, at, v, n in numbers(document)]
+    rows = [{"metric": m, "at": at, "value": v, "n": n} for m, at, v, n in numbers(document)]
     return {
         "probe": document["probe"],
         "settings": document["settings"],
         "version": document["version"],
         "share": document["share"],
-        "rows": [r for r in found if r["metric"] != "online"],
+        "rows": [r for r in rows if r["metric"] != "online"],
         "images": sum("map" in r.get("at", {}) or "picture" in r.get("at", {}) for r in document["rows"]),
     }
 
@@ -246,28 +246,30 @@ def _shown(document: Flat) -> Flat:
 def columns(rows: Sequence[Flat]) -> Flat:
     """Rows by column: a value that all share, or numbers of distinct values; -1 where a row has none."""
     names = list(dict.fromkeys(name for row in rows for name in row if name != "run"))
-    made: Flat = {}
+    columns_by_name: Flat = {}
     for name in names:
         codes: dict[tuple[type, Any], int] = {}
         coded = [-1 if (v := row.get(name)) is None else codes.setdefault((type(v), v), len(codes)) for row in rows]
         values = [v for _, v in codes]
-        made[name] = {"all": values[0]} if len(values) == 1 and -1 not in coded else {"values": values, "codes": coded}
-    return {"keys": [row["run"] for row in rows], "columns": made}
+        columns_by_name[name] = (
+            {"all": values[0]} if len(values) == 1 and -1 not in coded else {"values": values, "codes": coded}
+        )
+    return {"keys": [row["run"] for row in rows], "columns": columns_by_name}
 
 
 def rows_of(table: Mapping[str, Any]) -> list[Flat]:
     """The rows that `columns` was made of."""
-    made: list[Flat] = [{"run": key} for key in table["keys"]]
+    rows: list[Flat] = [{"run": key} for key in table["keys"]]
     for name, column in table["columns"].items():
         if "all" in column:
-            for one in made:
+            for one in rows:
                 one[name] = column["all"]
             continue
         values = column["values"]
-        for one, code in zip(made, column["codes"], strict=True):
+        for one, code in zip(rows, column["codes"], strict=True):
             if code >= 0:
                 one[name] = values[code]
-    return made
+    return rows
 
 
 def _shelf(lab: Lab) -> Path:
@@ -280,8 +282,8 @@ def remember(lab: Lab, seen: Mapping[str, Seen]) -> None:
 
     Derived, per machine, safe to delete; a lab that cannot be written does without.
     """
-    kept = [s for s in seen.values() if s.settled]
-    table = {"format": FORMAT, "stamps": [s.stamp for s in kept], **columns([s.row for s in kept])}
+    settled = [s for s in seen.values() if s.settled]
+    table = {"format": FORMAT, "stamps": [s.stamp for s in settled], **columns([s.row for s in settled])}
     with contextlib.suppress(SaccadeError, ValueError):
         if (lab.root / "runs").is_dir():
             write_atomic(_shelf(lab), json.dumps(table, separators=(",", ":"), allow_nan=False).encode())
@@ -293,8 +295,8 @@ def recall(lab: Lab) -> dict[str, Seen]:
         table = json.loads(_shelf(lab).read_bytes())
         if table["format"] != FORMAT:
             return {}
-        found = zip(table["keys"], table["stamps"], rows_of(table), strict=True)
-        return {key: Seen(int(stamp), row, settled=True) for key, stamp, row in found if is_key(key)}
+        entries = zip(table["keys"], table["stamps"], rows_of(table), strict=True)
+        return {key: Seen(int(stamp), row, settled=True) for key, stamp, row in entries if is_key(key)}
     except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
         return {}
 

@@ -54,19 +54,19 @@ class Studies:
 
         A run of several scales is listed under the smallest one. The same value until the lab gets another report.
         """
-        own = tuple((name, f) for name in self.names() for f in self.folders(name) if f not in SCALES)
-        if self._places is None or self._places[0] != own:
-            found: dict[str, Place] = {}
+        extra_folders = tuple((name, f) for name in self.names() for f in self.folders(name) if f not in SCALES)
+        if self._places is None or self._places[0] != extra_folders:
+            place_by_run: dict[str, Place] = {}
             tasks = [(s.name, x, s.tasks(Scale(x), s.choose({}))) for s in self.all() for x in SCALES]
-            for name, folder in own:
+            for name, folder in extra_folders:
                 with contextlib.suppress(SaccadeError):  # a report of choices that the study no longer has
                     session = self.session(name, folder)
                     tasks.append((name, session.scale, session.tasks))
-            for name, scale, some in tasks:
-                for task in some:
+            for name, scale, study_tasks in tasks:
+                for task in study_tasks:
                     place = Place(name, scale, task.arm or task.run.model, tuple(p.key for p in task.probes))
-                    found.setdefault(task.run.key, place)
-            self._places = (own, found)
+                    place_by_run.setdefault(task.run.key, place)
+            self._places = (extra_folders, place_by_run)
         return self._places[1]
 
     def names(self) -> list[str]:
@@ -75,24 +75,24 @@ class Studies:
     def study(self, name: str) -> Study:
         if name not in self.names():
             raise SaccadeError(suggest("study", name[:80], self.names()))
-        found: Study = self.own[name][1] if name in self.own else registry.study(name)
-        return found
+        definition: Study = self.own[name][1] if name in self.own else registry.study(name)
+        return definition
 
     def all(self) -> list[Study]:
         return [self.study(name) for name in self.names()]
 
     def folders(self, name: str) -> list[str]:
         """Sittings of a study in this lab: a scale, with a mark when choices differ from the default ones."""
-        home = self.lab.study_folder(name)
-        found = [p.name for p in home.iterdir() if p.is_dir()] if home.is_dir() else []
-        known = [
+        folder = self.lab.study_folder(name)
+        names = [p.name for p in folder.iterdir() if p.is_dir()] if folder.is_dir() else []
+        report_folders = [
             f
-            for f in found
+            for f in names
             if f.partition("-")[0] in SCALES
             and not any(part in f for part in PARTIAL)
             and (f in SCALES or self._report(name, f))
         ]
-        return sorted(known, key=lambda f: (SCALES.index(f.partition("-")[0]), f))
+        return sorted(report_folders, key=lambda f: (SCALES.index(f.partition("-")[0]), f))
 
     def session(self, name: str, folder: str) -> Session:
         """The study at that scale, with the choices that its report was made with."""
@@ -103,13 +103,13 @@ class Studies:
         scale = folder.partition("-")[0]
         if scale not in SCALES:
             raise SaccadeError(suggest("scale", scale[:40], SCALES))
-        chosen: Mapping[str, Any] = {}
+        choices: Mapping[str, Any] = {}
         if folder != scale:
             if folder not in self.folders(name):
                 raise SaccadeError(f'no report "{folder[:40]}" of {name} in this lab.')
-            chosen = self._report(name, folder).get("chosen", {})
+            choices = self._report(name, folder).get("chosen", {})
         file = self.own[name][0] if name in self.own else name
-        session = pipeline.open_session(file, scale, self.lab.root, chosen)
+        session = pipeline.open_session(file, scale, self.lab.root, choices)
         with self._lock:
             self._sessions[name, folder] = session
         return session
@@ -117,8 +117,8 @@ class Studies:
     def _report(self, name: str, folder: str) -> Flat:
         """What the last report on disk said; empty where there is none or it cannot be read."""
         with contextlib.suppress(OSError, ValueError):
-            found = json.loads((self.lab.study_folder(name) / folder / "verdicts.json").read_text("utf-8"))
-            return found if isinstance(found, dict) else {}
+            document = json.loads((self.lab.study_folder(name) / folder / "verdicts.json").read_text("utf-8"))
+            return document if isinstance(document, dict) else {}
         return {}
 
     def cards(self, rows: Iterable[Flat]) -> list[Flat]:
@@ -131,27 +131,27 @@ class Studies:
         sittings = []
         for folder in self.folders(name):
             session = self.session(name, folder)
-            have = [states.get(plan.place_of(self.lab, t), "") for t in session.tasks]
+            run_states = [states.get(plan.place_of(self.lab, t), "") for t in session.tasks]
             report = self._report(name, folder)
-            said = [str(v.get("says", "")) for v in report.get("verdicts", ()) if isinstance(v, dict)]
-            done = sum(s not in ("", "running", "waiting") for s in have)
+            says = [str(v.get("says", "")) for v in report.get("verdicts", ()) if isinstance(v, dict)]
+            done = sum(s not in ("", "running", "waiting") for s in run_states)
             if (
-                not report and done and "running" not in have
+                not report and done and "running" not in run_states
             ):  # rows that came from elsewhere; a command writes a report
-                counted, judging = self._soon(name, folder, done)
+                verdict_counts, judging = self._background_counts(name, folder, done)
             else:
-                counted, judging = counts(said), False
+                verdict_counts, judging = counts(says), False
             sittings.append(
                 {
                     "folder": folder,
                     "scale": session.scale,
                     "choices": changed(session),
-                    "runs": len(have),
+                    "runs": len(run_states),
                     "done": done,
-                    "running": have.count("running"),
-                    "counts": counted,
+                    "running": run_states.count("running"),
+                    "counts": verdict_counts,
                     "judging": judging,
-                    "claims": sum(c["n"] for c in counted),
+                    "claims": sum(c["n"] for c in verdict_counts),
                     "procedural": bool(report.get("procedural")),
                 }
             )
@@ -165,34 +165,34 @@ class Studies:
             "command": f"saccade run {name} --scale {'demo' if 'demo' in study.costs else 'smoke'}",
         }
 
-    def _soon(self, name: str, folder: str, done: int) -> tuple[list[Flat], bool]:
+    def _background_counts(self, name: str, folder: str, done: int) -> tuple[list[Flat], bool]:
         """Counts of verdicts that no report has written, as after an import; whether they are still being made.
 
-        Beside the answer, so that the list of studies need not wait for them.
+        In the background, so that the list of studies need not wait for them.
         """
-        asked = (name, folder, done)
+        key = (name, folder, done)
         with self._lock:
-            if asked not in self._counted:
-                self._counted[asked] = None
-                threading.Thread(target=self._count, args=asked, daemon=True, name="judge").start()
-            counted = self._counted[asked]
-        return counted or [], counted is None
+            if key not in self._counted:
+                self._counted[key] = None
+                threading.Thread(target=self._count, args=key, daemon=True, name="judge").start()
+            verdict_counts = self._counted[key]
+        return verdict_counts or [], verdict_counts is None
 
     def _count(self, name: str, folder: str, done: int) -> None:
-        counted = []
+        verdict_counts = []
         with self._turn, contextlib.suppress(SaccadeError, DamagedFile):  # the page of the study says what is wrong
-            counted = self._made(name, folder)[1]["counts"]
-        self._counted[name, folder, done] = counted
+            verdict_counts = self._made(name, folder)[1]["counts"]
+        self._counted[name, folder, done] = verdict_counts
 
     def document(self, name: str, folder: str) -> Flat:
         return self._made(name, folder)[1]
 
     def figure_csv(self, name: str, folder: str, figure: str) -> str:
         """The numbers behind a figure, the same bytes as the report's file."""
-        known = self._made(name, folder)[2]
-        if figure not in known:
-            raise SaccadeError(suggest("figure", figure[:80], known))
-        return document.to_csv(known[figure].rows())
+        data_by_figure = self._made(name, folder)[2]
+        if figure not in data_by_figure:
+            raise SaccadeError(suggest("figure", figure[:80], data_by_figure))
+        return document.to_csv(data_by_figure[figure].rows())
 
     def _made(self, name: str, folder: str) -> tuple[Any, Flat, dict[str, FigureData]]:
         session = self.session(name, folder)
@@ -200,15 +200,15 @@ class Studies:
             (runs.folder_stamp(home), runs.folder_stamp(home / "rows"))
             for home in (self.lab.folder(t.run.key) for t in session.tasks)
         )
-        kept = self._kept.get((name, folder))
-        if kept is not None and kept[0] == stamp:
-            return kept
-        made = (stamp, *page(session, folder))
+        stored = self._kept.get((name, folder))
+        if stored is not None and stored[0] == stamp:
+            return stored
+        entry = (stamp, *page(session, folder))
         with self._lock:
-            self._kept[name, folder] = made
+            self._kept[name, folder] = entry
             while len(self._kept) > KEPT:
                 del self._kept[next(iter(self._kept))]
-        return made
+        return entry
 
 
 def page(session: Session, folder: str) -> tuple[Flat, dict[str, FigureData]]:
@@ -217,11 +217,11 @@ def page(session: Session, folder: str) -> tuple[Flat, dict[str, FigureData]]:
     table = results.whole
     facts = pipeline.facts(session, None if session.also else table)  # a joined arm is not in the table of the study
     verdicts = session.verdicts(results)
-    drawn: dict[str, FigureData] = {}
-    shown = []
+    data_by_figure: dict[str, FigureData] = {}
+    figure_documents = []
     for figure, data in document.figures_of(study, table, verdicts):
-        drawn[figure.name] = data
-        shown.append(
+        data_by_figure[figure.name] = data
+        figure_documents.append(
             {
                 "name": figure.name,
                 "title": figure.title,
@@ -243,7 +243,7 @@ def page(session: Session, folder: str) -> tuple[Flat, dict[str, FigureData]]:
         "summary": document.summary(verdicts),
         "counts": counts([str(v.says) for v in verdicts]),
         "claims": [claim(v) for v in verdicts],
-        "figures": shown,
+        "figures": figure_documents,
         "differs": [{"text": d.text, "touches": list(d.touches)} for d in study.differs],
         "choices": [
             {
@@ -260,7 +260,7 @@ def page(session: Session, folder: str) -> tuple[Flat, dict[str, FigureData]]:
         "command": session.command(),
         "empty": not len(table),
         "gaps": [{"run": g["run"], "arm": g["arm"], "seed": g["seed"], "why": g["why"]} for g in table.gaps],
-    }, drawn
+    }, data_by_figure
 
 
 def paper(study: Study) -> Flat | None:
@@ -315,9 +315,9 @@ def tested(evidence: Evidence | None) -> Flat | None:
     }
 
 
-def counts(said: Sequence[str]) -> list[Flat]:
+def counts(says: Sequence[str]) -> list[Flat]:
     """How many verdicts say what, in the order of the reports; words that no verdict has are passed over."""
-    looks = [writers.LOOKS[Says(s)] for s in said if s in set(Says)]
+    looks = [writers.LOOKS[Says(s)] for s in says if s in set(Says)]
     return [
         {"look": one.name, "sign": one.sign, "counted": one.words(looks.count(one)), "n": looks.count(one)}
         for one in writers.LOOKS.values()
@@ -333,10 +333,10 @@ def changed(session: Session) -> Flat:
 def python(session: Session, figure: str) -> str:
     """The lines that draw a figure from the same lab."""
     more = f", {changed(session)!r}" if changed(session) else ""
-    opened = f"open_session({session.study.name!r}, {session.scale!r}, {str(session.lab.root)!r}{more})"
+    opening = f"open_session({session.study.name!r}, {session.scale!r}, {str(session.lab.root)!r}{more})"
     return (
         "from saccade.lab.pipeline import open_session\nfrom saccade.report import draw\n\n"
-        f'draw.save({opened}.figure({figure!r}), "{figure}.svg")'
+        f'draw.save({opening}.figure({figure!r}), "{figure}.svg")'
     )
 
 

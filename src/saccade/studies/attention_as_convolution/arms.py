@@ -209,7 +209,7 @@ def arms(scale: Scale) -> list[Arm]:
             parts=("slips",),
             scales=LARGE if s.base == ISO else FULL,  # of the slips one that trains in minutes
             args=s.args,
-            look=_seen(s),
+            look=_look_of(s),
         )
         for s in SLIPS
     ]
@@ -234,7 +234,7 @@ def half_as_deep(name: str) -> str:
     return f"{name}, half as deep"
 
 
-def _seen(slip: Slip) -> str:
+def _look_of(slip: Slip) -> str:
     return "numbers" if slip.base in ATTENTION else ""
 
 
@@ -261,7 +261,7 @@ def model_of(base: str, scale: Scale, shell: str = "original") -> tuple[str, dic
     }
     plan = scale(smoke="tiny", small="small", large="small", paper="truncated")
     # Below paper scale independent layers have the resolution and width of the hierarchical model.
-    slim = {"plan": plan, **({} if whole else {"flat": True, "depth": 2})}
+    san = {"plan": plan, **({} if whole else {"flat": True, "depth": 2})}
     stem = {k: v for k, v in body.items() if k not in ("shell", "dropout", "attention_dropout")}
     return {
         RESNET: ("resnet18", {"width": scale(smoke=2, small=8, large=8, paper=64)}),
@@ -269,8 +269,8 @@ def model_of(base: str, scale: Scale, shell: str = "original") -> tuple[str, dic
         NONISO: ("quadratic", {**body, "isotropic": False}),
         RELATIVE: ("learned_relative", {**body, "content": False}),
         CONTENT: ("learned_relative", body),
-        PAIR: ("san", slim),
-        PATCH: ("san", {**slim, "pairwise": False}),
+        PAIR: ("san", san),
+        PATCH: ("san", {**san, "pairwise": False}),
         VIT: (
             "conv_stem_vit",
             {
@@ -373,18 +373,18 @@ def tasks(scale: Scale, chosen: Settings) -> list[Task]:
     """Every arm and seed. Where a choice makes two arms the same run, it is listed under the first."""
     accuracy = Probe("accuracy", splits=("test",), n=tested(scale))
     every = scale(smoke=2, small=5, large=5, paper=5)
-    found: dict[str, Task] = {}
+    task_by_key: dict[str, Task] = {}
     for arm in arms(scale):
         if chosen["sweep"] not in ("all", *arm.parts):
             continue
         for seed in range(every):
             run = _run(arm, scale, chosen, seed)
-            asked = (accuracy, *arm.probes, *_looks(arm, run, scale))
-            found.setdefault(run.key, Task(run, asked, arm.name))
+            probes = (accuracy, *arm.probes, *_looks(arm, run, scale))
+            task_by_key.setdefault(run.key, Task(run, probes, arm.name))
             if arm.name == LENET and seed == 0:
                 fact = Run.fact(run.data, run.data_args)
-                found[fact.key] = Task(fact, _facts(scale), FACTS, before=run.key)
-    return list(found.values())
+                task_by_key[fact.key] = Task(fact, _facts(scale), FACTS, before=run.key)
+    return list(task_by_key.values())
 
 
 def _looks(arm: Arm, run: Run, scale: Scale) -> Iterable[Probe]:
@@ -443,13 +443,13 @@ def _recipe(arm: Arm, scale: Scale, chosen: Settings) -> Recipe:
     accuracy, which the claims on it ask for.
     """
     alone = arm.base in (VIT, PAIR, PATCH, LENET)  # compared with their own other form only
-    seen = (160_000 if arm.base == VIT else 80_000) if alone else 240_000
+    images = (160_000 if arm.base == VIT else 80_000) if alone else 240_000
     rate = chosen["lr"] or (5e-3 if scale.name == "large" and not alone else 2e-3)
     how: dict[str, Any] = {"optimizer": "adamw", "lr": rate, "weight_decay": 0.01}
     if chosen["optimizer"] == "sgd":
         how = {"optimizer": "sgd", "lr": chosen["lr"] or 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 1e-4}
     return Recipe(
-        images=chosen["images"] or scale(smoke=64, small=12_000, large=seen, paper=0),
+        images=chosen["images"] or scale(smoke=64, small=12_000, large=images, paper=0),
         batch=chosen["batch"] or scale(smoke=16, small=32, large=64, paper=0),
         schedule="one_cycle",
         watch=0,

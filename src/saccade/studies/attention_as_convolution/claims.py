@@ -53,15 +53,15 @@ def trained(*arms: str, optional: bool = False) -> tuple[Learned, ...]:
 
 def have(table: Table, pairs: Mapping[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
     """The pairs of arms whose rows are there."""
-    found = {name: pair for name, pair in pairs.items() if all(accuracy(table, arm) for arm in pair)}
-    if not found:
+    available = {name: pair for name, pair in pairs.items() if all(accuracy(table, arm) for arm in pair)}
+    if not available:
         raise stats.TooFewSeeds(0)
-    return found
+    return available
 
 
-def of_all(evidence: Evidence, found: Collection[str], wanted: Collection[str]) -> Evidence:
+def of_all(evidence: Evidence, available: Collection[str], planned: Collection[str]) -> Evidence:
     """What holds for some of the models may not hold for all."""
-    missing = [name for name in wanted if name not in found]
+    missing = [name for name in planned if name not in available]
     limit = f"not run at this scale: {', '.join(missing)}" if missing else evidence.limit
     return replace(evidence, limit=limit)
 
@@ -247,9 +247,9 @@ def order(table: Table, *, equal: float) -> Evidence:
 def _slower(table: Table, pairs: tuple[tuple[str, str], ...], reached: float) -> Evidence:
     """Does the first of each pair need more images than the second?"""
     arms = tuple(dict.fromkeys(arm for pair in pairs for arm in pair))
-    found = measures.time_to_level(table, arms, reached)
-    by = ", ".join(shown(arm, percent(found[arm]), 0, " %") for arm in arms)
-    parts = (stats.greater(found[a], found[b], note=f"{a} − {b}") for a, b in pairs)
+    time_by_arm = measures.time_to_level(table, arms, reached)
+    by = ", ".join(shown(arm, percent(time_by_arm[arm]), 0, " %") for arm in arms)
+    parts = (stats.greater(time_by_arm[a], time_by_arm[b], note=f"{a} − {b}") for a, b in pairs)
     return stats.all_of(
         *(replace(part, per="of the training budget") for part in parts),
         note=f"share of the budget until that level: {by}",

@@ -44,11 +44,11 @@ def _gain(table: Table, least: float, remark: str = "") -> Evidence:
     """HA minus SA in every family that was run."""
     pairs = {base: [accuracy(table, arm) for arm in pair] for base, pair in have(table, PAIRS).items()}
     gains = ", ".join(shown(base, percent(minus(*pair)), 1, " points") for base, pair in pairs.items())
-    found = stats.all_of(
+    evidence = stats.all_of(
         *(stats.greater(*pair, margin=least, note=f"{base}: HA − SA") for base, pair in pairs.items()),
         note=gains + remark,
     )
-    return of_all(found, pairs, PAIRS)
+    return of_all(evidence, pairs, PAIRS)
 
 
 @claim(

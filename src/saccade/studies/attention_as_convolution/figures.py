@@ -61,7 +61,7 @@ SAME_PAGE = 0.7  # accuracy of some arm from which on the report's values are on
 def _bars(table: Table, groups: Mapping[str, Sequence[str]], labels: Sequence[str], note: str = "") -> Bars:
     """Test accuracy: a category for each of `groups`, in it one bar for each of its arms."""
     lines, marks = [], []
-    reached = [v for arms in groups.values() for arm in arms for v in accuracy(table, arm).values()]
+    accuracies = [v for arms in groups.values() for arm in arms for v in accuracy(table, arm).values()]
     for i, label in enumerate(labels):
         arms = {x: each[i] for x, each in enumerate(groups.values()) if i < len(each)}
         lines.append(
@@ -74,9 +74,9 @@ def _bars(table: Table, groups: Mapping[str, Sequence[str]], labels: Sequence[st
                 gaps=[g for arm in arms.values() for g in table.at(arm=arm).gaps],
             )
         )
-        if max(reached, default=0.0) > SAME_PAGE:
-            beside = {x: arm for x, arm in arms.items() if arm in REPORTED and accuracy(table, arm)}
-            marks += [Mark(x, REPORTED[arm], line=label) for x, arm in beside.items()]
+        if max(accuracies, default=0.0) > SAME_PAGE:
+            reported = {x: arm for x, arm in arms.items() if arm in REPORTED and accuracy(table, arm)}
+            marks += [Mark(x, REPORTED[arm], line=label) for x, arm in reported.items()]
     return Bars("", tuple(groups), tuple(lines), "", "test accuracy", False, True, tuple(marks), note)
 
 
@@ -91,11 +91,11 @@ def fig1_training(table: Table) -> FigureData:
     def panel(title: str, arms: Mapping[str, str]) -> Panel:
         lines = []
         for base, arm in arms.items():
-            found = list(measures.course(table, arm).items())
-            few = dict(found[len(found) // 12 :: max(1, len(found) // 12)])
+            points = list(measures.course(table, arm).items())
+            few = dict(points[len(points) // 12 :: max(1, len(points) // 12)])
             family, dash, shade = LOOKS[base]
             lines.append(line(base, few, family=family, dash=dash, shade=shade, gaps=table.at(arm=arm).gaps))
-        return Panel(title, tuple(drawn for drawn in lines if drawn.x), "images seen")
+        return Panel(title, tuple(each for each in lines if each.x), "images seen")
 
     panels = (
         panel("9 heads", {arm: arm for arm in TABLE1}),
@@ -259,12 +259,12 @@ def maps(table: Table, arms: Sequence[str], view: str, note: str = "", by: str =
     labels: list[str] = []
     for arm in arms:
         cells = {(r["layer"], r["head"]): r["map"] for r in table.at(metric="head_map", arm=arm, view=view)}
-        seen = next(iter(table.at(metric="looked_at", arm=arm)), None)
+        image_row = next(iter(table.at(metric="looked_at", arm=arm)), None)
         if not cells:
             continue
         layers, heads = (sorted({k[i] for k in cells}) for i in (0, 1))
-        query = None if seen is None or view == "average" else seen["query"]
-        under = seen if seen is not None and view in ("one", "average") else None
+        query = None if image_row is None or view == "average" else image_row["query"]
+        under = image_row if image_row is not None and view in ("one", "average") else None
         for layer in layers:
             grid.append([light(cells[layer, head], query, under) for head in heads])
             labels.append(f"{arm}, {by} {layer}" if len(arms) > 1 else f"{by} {layer}")
@@ -361,7 +361,7 @@ def table3_cost(table: Table) -> FigureData:
     sizes = measures.counted(table, "size", "net")
     ratios = {x: measures.time_ratio(table, base, size) for x, base in enumerate(FAMILIES)}
     counts = {x: {0: sizes[hierarchical(base)] / sizes[base]} for x, base in enumerate(FAMILIES)}
-    drawn = (("time", ratios, PAPER_TIMES, 0.7, "solid"), ("parameters", counts, PAPER_COUNTS, 0.25, "dashed"))
+    series = (("time", ratios, PAPER_TIMES, 0.7, "solid"), ("parameters", counts, PAPER_COUNTS, 0.25, "dashed"))
     by = ", ".join(
         f"{base} {_mean(measures.milliseconds(table, base, 'SA', size)):.3g} and "
         f"{_mean(measures.milliseconds(table, base, 'HA', size)):.3g}"
@@ -370,12 +370,14 @@ def table3_cost(table: Table) -> FigureData:
     return Bars(
         "",
         FAMILIES,
-        tuple(line(label, curve, family="attention", shade=shade, dash=dash) for label, curve, _, shade, dash in drawn),
+        tuple(
+            line(label, curve, family="attention", shade=shade, dash=dash) for label, curve, _, shade, dash in series
+        ),
         "",
         "HA over SA",
         False,
         False,
-        tuple(Mark(x, y, line=label) for label, _, values, *_ in drawn for x, y in enumerate(values)),
+        tuple(Mark(x, y, line=label) for label, _, values, *_ in series for x, y in enumerate(values)),
         f"Untrained models of {'the report' if size == 'paper' else 'this study'}'s sizes, in turns at batch 1 on "
         f"{measures.timed_on(table)}; the report timed a GPU. Milliseconds, SA and HA: {by}. Parameters are counted at "
         "the report's sizes.",
@@ -394,12 +396,12 @@ def factorial(table: Table) -> FigureData:
     whole = {name: name for name in INGREDIENTS}
     if accuracy(table, ONE_SHELL):
         whole[hierarchical(CONTENT)] = ONE_SHELL
-    _some(table, [half_as_deep(name) for name in INGREDIENTS])
+    _require_any(table, [half_as_deep(name) for name in INGREDIENTS])
     groups = {label: (whole[name], half_as_deep(name)) for label, name in zip(names, INGREDIENTS, strict=True)}
     return _bars(table, groups, ("full depth", "half as deep"), f"{CONTENT}, at one recipe.")
 
 
-def _some(table: Table, arms: Sequence[str]) -> None:
+def _require_any(table: Table, arms: Sequence[str]) -> None:
     """A figure that is about these arms is left out where none of them has been run."""
     if not any(accuracy(table, arm) for arm in arms):
         raise TooFewSeeds(0)
@@ -410,15 +412,15 @@ def _some(table: Table, arms: Sequence[str]) -> None:
 
 @figure("What the slips of the published code change: accuracy with minus without", paper="not in the report")
 def slips(table: Table) -> FigureData:
-    found = {s.label: minus(accuracy(table, s.arm), accuracy(table, s.without)) for s in SLIPS}
+    change_by_label = {s.label: minus(accuracy(table, s.arm), accuracy(table, s.without)) for s in SLIPS}
     for arm in (RESNET, PAIR, PATCH, VIT):
         in_training = table.series("accuracy_in_train_mode", arm=arm)
-        found[f"{arm}: training mode"] = minus(in_training, accuracy(table, arm))
-    found = {label: series for label, series in found.items() if series}
+        change_by_label[f"{arm}: training mode"] = minus(in_training, accuracy(table, arm))
+    change_by_label = {label: series for label, series in change_by_label.items() if series}
     return Bars(
         "",
-        tuple(found),
-        (line("with − without", dict(enumerate(found.values())), family="attention"),),
+        tuple(change_by_label),
+        (line("with − without", dict(enumerate(change_by_label.values())), family="attention"),),
         "",
         "change of test accuracy (points)",
         False,
@@ -432,7 +434,7 @@ def slips(table: Table) -> FigureData:
 
 @figure("Accuracy on few and on many images", paper="not in the report")
 def data_size(table: Table) -> FigureData:
-    _some(table, list(map(on_few, TABLE2)))
+    _require_any(table, list(map(on_few, TABLE2)))
     groups = {base: (on_few(base), base) for base in TABLE2}
     return _bars(table, groups, ("few distinct images", "many"), "Equal images seen.")
 
@@ -468,7 +470,7 @@ def conversion_drift(table: Table) -> FigureData:
                 curve = table.curve(metric, "layer", form=form, when=when)
                 dash, shade = ("dotted", 0.3) if when == "before" else ("solid", 0.6)
                 lines.append(line(f"{form}, {when}", curve, family=family, shade=shade, dash=dash))
-        return Panel(title, tuple(drawn for drawn in lines if drawn.x), "layer", y_label=y_label)
+        return Panel(title, tuple(each for each in lines if each.x), "layer", y_label=y_label)
 
     return _filled(
         panel("distance from the nearest convolution", "nearest_distance", ("before", "after"), "share of the kernel"),
@@ -481,11 +483,11 @@ def conversion_drift(table: Table) -> FigureData:
 def _conversion_note(table: Table) -> str:
     words = []
     for form in table.at(metric="nearest_distance").values("form"):
-        apart = table.series("logit_difference", form=form, when="before")
-        same = table.series("agreement", form=form, when="before")
+        difference = table.series("logit_difference", form=form, when="before")
+        agreement = table.series("agreement", form=form, when="before")
         words.append(
-            f"{form}: largest difference of logits {max(apart.values()):.1e}, "
-            f"{100 * min(same.values()):.1f} % or more of the answers the same"
+            f"{form}: largest difference of logits {max(difference.values()):.1e}, "
+            f"{100 * min(agreement.values()):.1f} % or more of the answers the same"
         )
     return "Right after conversion, " + "; ".join(words) + "." if words else ""
 
@@ -498,9 +500,9 @@ def leakage(table: Table) -> FigureData:
     curve = dict(sorted(rows.items()))
     law = Fit("4 exp(−α)", "other", tuple(curve), tuple(4 * math.exp(-a) for a in curve))
     exact = tuple(Estimate(v, v, v, 0, "exact") for v in curve.values())
-    drawn = Line("computed", "attention", tuple(map(float, curve)), exact, tuple((v,) for v in curve.values()))
+    computed = Line("computed", "attention", tuple(map(float, curve)), exact, tuple((v,) for v in curve.values()))
     note = "Computed for one head, not sampled. For large α the four neighbours of its pixel have all that leaks."
-    return Curves("", (Panel("", (drawn,), "α", 2, False, (), (law,)),), "share of attention", True, note=note)
+    return Curves("", (Panel("", (computed,), "α", 2, False, (), (law,)),), "share of attention", True, note=note)
 
 
 FIGURES = (

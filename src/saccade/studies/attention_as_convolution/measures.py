@@ -39,9 +39,9 @@ def course(table: Table, arm: str) -> dict[int, Series]:
     Below paper scale an image is seen a few times at most, so that a batch not yet learned is nearly as good as held
     out, and much larger than the held-out looks.
     """
-    watched = table.curve("watched", "images", arm=arm)
-    if len(watched) >= 10:
-        return watched
+    held_out = table.curve("watched", "images", arm=arm)
+    if len(held_out) >= 10:
+        return held_out
     online = table.curve("online", "images", arm=arm)
     places = list(online)
     if not places:
@@ -68,13 +68,13 @@ def time_to_level(table: Table, arms: Sequence[str], reached: float) -> dict[str
 def _first(course: Mapping[int, Series], seed: int, level: float) -> float:
     """Where the curve first reaches the level, linear between points, as a share of the whole."""
     places = list(course)
-    before, was = 0.0, 0.0
+    before, previous = 0.0, 0.0
     for at in places:
         now = course[at][seed]
         if now >= level:
-            reached = before + (at - before) * (level - was) / (now - was) if now > was else float(at)
-            return reached / places[-1]
-        before, was = float(at), now
+            position = before + (at - before) * (level - previous) / (now - previous) if now > previous else float(at)
+            return position / places[-1]
+        before, previous = float(at), now
     return 1.0
 
 
@@ -83,10 +83,10 @@ def _first(course: Mapping[int, Series], seed: int, level: float) -> float:
 
 def layers(table: Table, metric: str, arm: str, state: str = "trained") -> dict[int, Series]:
     """A number by layer or pass, of the trained model or of the untrained one of the seed (`start`)."""
-    found = table.curve(metric, "layer", arm=arm, state=state)
-    if not found:
+    curve = table.curve(metric, "layer", arm=arm, state=state)
+    if not curve:
         raise TooFewSeeds(0)
-    return found
+    return curve
 
 
 def mean(curve: Mapping[int, Series]) -> Series:
@@ -114,20 +114,20 @@ def late_minus_early(curve: Mapping[int, Series]) -> Series:
 
 def counted(table: Table, metric: str, name: str) -> dict[Any, float]:
     """Exact numbers by a field: those of the first run that has them."""
-    found: dict[Any, float] = {}
+    value_by_name: dict[Any, float] = {}
     for row in table.at(metric=metric):
-        found.setdefault(row[name], row["value"])
-    if not found:
+        value_by_name.setdefault(row[name], row["value"])
+    if not value_by_name:
         raise TooFewSeeds(0)
-    return found
+    return value_by_name
 
 
 def parameters(table: Table, model: str) -> int:
     """Of a model at the report's size, as it was built."""
-    found = counted(table, "size", "net")
-    if model not in found:
+    count_by_model = counted(table, "size", "net")
+    if model not in count_by_model:
         raise TooFewSeeds(0)
-    return int(found[model])
+    return int(count_by_model[model])
 
 
 def milliseconds(table: Table, family: str, form: str, size: str) -> Series:

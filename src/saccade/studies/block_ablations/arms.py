@@ -136,8 +136,8 @@ def arms(scale: Scale, chosen: Settings) -> Iterator[Arm]:
     images = chosen["images"] or scale(smoke=512, small=36_000, large=128_000, paper=25 * TRAIN)
     many, few = scale(smoke=2, small=5, large=8, paper=8), scale(smoke=2, small=5, large=5, paper=5)
     accuracy = _accuracy(scale, chosen)
-    both = (_accuracy(scale, chosen, main=True), *_moves(scale, b, first="stem.0"))
-    seen = (both[0], *_moves(scale, b, first="embed"))
+    conv_probes = (_accuracy(scale, chosen, main=True), *_moves(scale, b, first="stem.0"))
+    vit_probes = (conv_probes[0], *_moves(scale, b, first="embed"))
 
     def conv(name: str, probes: tuple[Probe, ...] = (accuracy,), **change: Any) -> Arm:
         return Arm(name, "convnet", {**b.conv, **change}, p, images, many, probes)
@@ -145,8 +145,8 @@ def arms(scale: Scale, chosen: Settings) -> Iterator[Arm]:
     def vit(name: str, probes: tuple[Probe, ...] = (accuracy,), seeds: int = many, **change: Any) -> Arm:
         return Arm(name, "vit", {**b.vit, **change}, p, images, seeds, probes)
 
-    yield conv(CONV, both)
-    yield vit(VIT, (*seen, _ingredients(scale)))
+    yield conv(CONV, conv_probes)
+    yield vit(VIT, (*vit_probes, _ingredients(scale)))
     yield conv(CONV_V2, block="v2")
     yield conv(CONV_V3, block="v3")
     yield vit(POST, block="v2")
@@ -156,7 +156,7 @@ def arms(scale: Scale, chosen: Settings) -> Iterator[Arm]:
     yield vit(WIDER, dim=b.wider())
     yield vit(DEEPER, depth=b.deeper())
     yield vit(HEADS, heads=8)
-    yield vit(BARE, (accuracy, *seen[1:]), positions=False)
+    yield vit(BARE, (accuracy, *vit_probes[1:]), positions=False)
     if scale.name == "small":  # the rest needs longer training than its quarter of an hour allows
         return
     yield vit(SKIP, seeds=few, block="single_skip")
@@ -168,10 +168,10 @@ def arms(scale: Scale, chosen: Settings) -> Iterator[Arm]:
     larger = (3 * p,) if chosen["data"] == "cifar10" and scale.name != "smoke" else ()
     for size in (p // 4, *larger):
         epochs = round(images * size / p)
-        for name, seen_here in ((CONV_SIZES, images), (CONV_EPOCHS, epochs)):
-            yield Arm(name, "convnet", b.conv, size, seen_here, few, (accuracy,))
-        for name, seen_here in ((VIT_SIZES, images), (VIT_EPOCHS, epochs)):
-            yield Arm(name, "vit", b.vit, size, seen_here, few, (accuracy,))
+        for name, images_seen in ((CONV_SIZES, images), (CONV_EPOCHS, epochs)):
+            yield Arm(name, "convnet", b.conv, size, images_seen, few, (accuracy,))
+        for name, images_seen in ((VIT_SIZES, images), (VIT_EPOCHS, epochs)):
+            yield Arm(name, "vit", b.vit, size, images_seen, few, (accuracy,))
 
 
 def tasks(scale: Scale, chosen: Settings) -> Sequence[Task]:

@@ -63,12 +63,14 @@ def _changes(table: Table, names: dict[str, str], printed: Callable[[str], float
     arms = _present(table, list(names))
     lines, marks = [], []
     for plain, (label, family) in FAMILIES.items():
-        own = [(i, a) for i, a in enumerate(arms) if measures.baseline(a, table) == plain]
-        if not own:
+        arms_of_baseline = [(i, a) for i, a in enumerate(arms) if measures.baseline(a, table) == plain]
+        if not arms_of_baseline:
             continue
-        curve: dict[int, Series] = {i: measures.gain(table, a, plain) for i, a in own}
-        lines.append(line(label, curve, family=family, gaps=[g for _, a in own for g in table.at(arm=a).gaps]))
-        marks += [Mark(i, PRINTED[a] - printed(a), line=label) for i, a in own if a in PRINTED]
+        curve: dict[int, Series] = {i: measures.gain(table, a, plain) for i, a in arms_of_baseline}
+        lines.append(
+            line(label, curve, family=family, gaps=[g for _, a in arms_of_baseline for g in table.at(arm=a).gaps])
+        )
+        marks += [Mark(i, PRINTED[a] - printed(a), line=label) for i, a in arms_of_baseline if a in PRINTED]
     return Bars(
         "",
         tuple(names[a] for a in arms),
@@ -98,10 +100,10 @@ def accuracies(table: Table) -> FigureData:
     arms = _present(table, ALL_ARMS)
     lines, marks = [], []
     for plain, (label, family) in FAMILIES.items():
-        own = [(i, a) for i, a in enumerate(arms) if a == plain or measures.baseline(a, table) == plain]
-        gaps = [g for _, a in own for g in table.at(arm=a).gaps]
-        lines.append(line(label, {i: measures.score(table, a) for i, a in own}, family=family, gaps=gaps))
-        marks += [Mark(i, PRINTED[a], line=label) for i, a in own if a in PRINTED]
+        arms_of_baseline = [(i, a) for i, a in enumerate(arms) if a == plain or measures.baseline(a, table) == plain]
+        gaps = [g for _, a in arms_of_baseline for g in table.at(arm=a).gaps]
+        lines.append(line(label, {i: measures.score(table, a) for i, a in arms_of_baseline}, family=family, gaps=gaps))
+        marks += [Mark(i, PRINTED[a], line=label) for i, a in arms_of_baseline if a in PRINTED]
     return Bars(
         "",
         tuple(arms),
@@ -120,14 +122,14 @@ def accuracies(table: Table) -> FigureData:
 def costs(table: Table) -> FigureData:
     arms = [a for a in _present(table, ALL_ARMS) if a not in FAMILIES]
     pairs = [(a, measures.cost_of(table, a), measures.cost_of(table, measures.baseline(a, table))) for a in arms]
-    known = [(a, mine, other) for a, mine, other in pairs if mine and other]
+    complete = [(a, own_cost, base_cost) for a, own_cost, base_cost in pairs if own_cost and base_cost]
     costs = [f"{a}: {c[0]:,} and {c[1]:,}" for a in (CONV, VIT) if (c := measures.cost_of(table, a))]
     kinds = (("parameters", "other"), ("multiply-adds", "hybrid"))
     return Bars(
         "",
-        tuple(a for a, *_ in known),
+        tuple(a for a, *_ in complete),
         tuple(
-            _counted(label, family, [mine[k] / other[k] for _, mine, other in known])
+            _counted(label, family, [own_cost[k] / base_cost[k] for _, own_cost, base_cost in complete])
             for k, (label, family) in enumerate(kinds)
         ),
         "",
@@ -164,10 +166,10 @@ def data_size(table: Table) -> FigureData:
             line("ConvNet", a, family="cnn", gaps=table.at(arm=conv).gaps),
             line("ViT", b, family="vit", gaps=table.at(arm=vit).gaps),
         )
-        apart = (line("ConvNet − ViT, paired", measures.apart(a, b), family="other", dash="dashed"),)
+        difference = (line("ConvNet − ViT, paired", measures.apart(a, b), family="other", dash="dashed"),)
         panels += [
             Panel(title, lines, "training images", 2, y_label="test accuracy"),
-            Panel(f"{title}: difference", apart, "training images", 2, y_label="ConvNet − ViT (points)"),
+            Panel(f"{title}: difference", difference, "training images", 2, y_label="ConvNet − ViT (points)"),
         ]
     return Curves("", tuple(panels), "test accuracy", False, True)
 
@@ -184,7 +186,7 @@ def _moves(table: Table, arm: str) -> dict[tuple[str, float], str]:
 
 
 def _cell(table: Table, arm: str, layer: str, move: tuple[str, float], trained: bool = True) -> Estimate | None:
-    found = table.series(
+    error_by_seed = table.series(
         "invariance_error" if layer == "output" else "equivariance_error",
         arm=arm,
         layer=layer,
@@ -194,7 +196,7 @@ def _cell(table: Table, arm: str, layer: str, move: tuple[str, float], trained: 
         region="whole",
         trained=trained,
     )
-    return stats.estimate(found) if found else None
+    return stats.estimate(error_by_seed) if error_by_seed else None
 
 
 def _heat(table: Table, arm: str) -> Heatmap:
@@ -248,7 +250,7 @@ def invariance(table: Table) -> FigureData:
     paper="question part 2",
 )
 def alone(table: Table) -> FigureData:
-    asked = [
+    layers = [
         (CONV, "stem.0", "first convolution", "cnn", 0.3),
         (CONV, "blocks.1", "ConvNet block, stride 2", "cnn", 0.9),
         (VIT, "embed", "patch embedding", "vit", 0.2),
@@ -261,13 +263,13 @@ def alone(table: Table) -> FigureData:
         "permuted": ("permute", 1.0, "whole"),
     }
     lines = []
-    for arm, layer, label, family, shade in asked:
+    for arm, layer, label, family, shade in layers:
         curve: dict[int, Series] = {}
         for i, (move, amount, region) in enumerate(looks.values()):
             where: dict[str, Any] = {"arm": arm, "layer": layer, "move": move, "amount": amount, "region": region}
-            found = table.series("equivariance_error", scope="alone", trained=True, **where)
-            if found:
-                curve[i] = {s: -math.log10(min(1.0, max(v, SMALLEST))) for s, v in found.items()}
+            error_by_seed = table.series("equivariance_error", scope="alone", trained=True, **where)
+            if error_by_seed:
+                curve[i] = {s: -math.log10(min(1.0, max(v, SMALLEST))) for s, v in error_by_seed.items()}
         if curve:
             lines.append(line(label, curve, family=family, shade=shade, dash="solid" if shade > 0.5 else "dashed"))
     return Bars(

@@ -49,9 +49,11 @@ def beside(table: Table, arm: str, than: str) -> str:
     change = gain(table, arm, than, "loss")
     if change:
         words.append(f"loss {stats.estimate(change).value:+.3f}")
-    mine, other = cost_of(table, arm), cost_of(table, than)
-    if mine and other:
-        words.append(f"parameters x {mine[0] / other[0]:.2f}, multiply-adds x {mine[1] / other[1]:.2f}")
+    own_cost, other_cost = cost_of(table, arm), cost_of(table, than)
+    if own_cost and other_cost:
+        words.append(
+            f"parameters x {own_cost[0] / other_cost[0]:.2f}, multiply-adds x {own_cost[1] / other_cost[1]:.2f}"
+        )
     return "; ".join(words)
 
 
@@ -76,8 +78,8 @@ def first_and_last(table: Table, arm: str) -> tuple[str, str]:
 
 def layers(table: Table, arm: str) -> list[str]:
     """What comes before the blocks, then the blocks in their order."""
-    found = table.at(arm=arm, metric="equivariance_error", scope="network").values("layer")
-    return sorted(found, key=lambda n: (n.startswith("blocks."), _number(n)))
+    names = table.at(arm=arm, metric="equivariance_error", scope="network").values("layer")
+    return sorted(names, key=lambda n: (n.startswith("blocks."), _number(n)))
 
 
 def _number(layer: str) -> int:
@@ -86,18 +88,18 @@ def _number(layer: str) -> int:
 
 def whole_cells(table: Table, arm: str) -> float:
     """The largest shift that was asked: by whole patches and whole cells of the last map."""
-    found = table.at(arm=arm, metric="invariance_error", layer="output", move="shift").values("amount")
-    if not found:
+    amounts = table.at(arm=arm, metric="invariance_error", layer="output", move="shift").values("amount")
+    if not amounts:
         raise stats.TooFewSeeds(0)
-    return float(found[-1])
+    return float(amounts[-1])
 
 
 def extremes(table: Table, arm: str, metric: str, **where: Any) -> tuple[float, float]:
     """The smallest and the largest value over seeds, trained and untrained."""
-    found = [r["value"] for r in table.at(arm=arm, metric=metric, **where)]
-    if not found:
+    values = [r["value"] for r in table.at(arm=arm, metric=metric, **where)]
+    if not values:
         raise stats.TooFewSeeds(0)
-    return min(found), max(found)
+    return min(values), max(values)
 
 
 # -- costs, for ten classes
@@ -134,27 +136,27 @@ def operations_of_vit(*, patch: int, dim: int, depth: int, image: int, **rest: A
 
 
 def parameters_of_convnet(*, width: int, stages: Sequence[int], stem: str = "cifar", **rest: Any) -> int:
-    found, inside = 3 * width * (9 if stem == "cifar" else 49) + 2 * width, width
+    total, inside = 3 * width * (9 if stem == "cifar" else 49) + 2 * width, width
     for stage, count in enumerate(stages):
         out = width << stage
         for _ in range(count):
-            found += 9 * (inside + out) * out + 4 * out + (inside * out + 2 * out if inside != out else 0)
+            total += 9 * (inside + out) * out + 4 * out + (inside * out + 2 * out if inside != out else 0)
             inside = out
-    return found + (inside + 1) * CLASSES
+    return total + (inside + 1) * CLASSES
 
 
 def operations_of_convnet(
     *, width: int, stages: Sequence[int], stem: str = "cifar", image: int = 32, **rest: Any
 ) -> int:
     side = image if stem == "cifar" else image // 2
-    found, inside = side**2 * 3 * width * (9 if stem == "cifar" else 49), width
+    total, inside = side**2 * 3 * width * (9 if stem == "cifar" else 49), width
     side = side if stem == "cifar" else side // 2
     for stage, count in enumerate(stages):
         out, side = width << stage, side if stage == 0 else side // 2
         for _ in range(count):
-            found += side**2 * (9 * (inside + out) * out + (inside * out if inside != out else 0))
+            total += side**2 * (9 * (inside + out) * out + (inside * out if inside != out else 0))
             inside = out
-    return found + inside * CLASSES
+    return total + inside * CLASSES
 
 
 def baseline(arm: str, table: Table) -> str:

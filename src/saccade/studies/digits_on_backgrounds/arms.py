@@ -125,11 +125,11 @@ def probes(scale: Scale, x: int, few: bool = False) -> tuple[Probe, ...]:
 
     With `few` as many unmoved digits as moved ones: attention takes as long to be tested as to be trained.
     """
-    n, moved = scale(
+    n, n_moved = scale(
         smoke=(100, 50), demo=(1000, 200), small=(10_000, 400), large=(10_000, 2000), paper=(10_000, 10_000)
     )
-    n = moved if few else n
+    n = n_moved if few else n
     grids: Mapping[str, tuple[float, ...]] = GRIDS if x in (LOW, HIGH) else {k: (v,) for k, v in OVERVIEW.items()}
     if scale.name == "smoke":
         grids = {name: (NEUTRAL[name], OVERVIEW[name]) for name in GRIDS}
-    return (Probe("accuracy", splits=("id", "ood"), n=n), Probe("digit_transforms", n=moved, **grids))
+    return (Probe("accuracy", splits=("id", "ood"), n=n), Probe("digit_transforms", n=n_moved, **grids))

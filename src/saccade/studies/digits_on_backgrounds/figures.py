@@ -94,9 +94,9 @@ def _severity(transform: str, x_label: str) -> Callable[[Table], FigureData]:
         ]
 
     def make(table: Table) -> FigureData:
-        varied = f", {VARIED}"
-        run = table.values("arm")
-        extras = ["", *([varied] if any(arm + varied in run for arm in _LOOK) else [])]
+        varied_suffix = f", {VARIED}"
+        arms_run = table.values("arm")
+        extras = ["", *([varied_suffix] if any(arm + varied_suffix in arms_run for arm in _LOOK) else [])]
         return figures.beside(
             *(panel for extra in extras for panel in panels(table, extra)),
             note="Retention is accuracy relative to the same replication's unmoved digit.",
@@ -180,8 +180,8 @@ def varied_colours(table: Table) -> FigureData:
 def proposals(table: Table) -> FigureData:
     """A panel per model and way of moving the digit, for models with a proposal that was run."""
     extras = {"": "solid", ", pooled": "dashed", ", augmented": "dotted"}
-    run = table.values("arm")
-    arms = [arm for arm in ("CNN", "MHA") if any(arm + extra in run for extra in extras if extra)]
+    arms_run = table.values("arm")
+    arms = [arm for arm in ("CNN", "MHA") if any(arm + extra in arms_run for extra in extras if extra)]
     if not arms:
         raise stats.TooFewSeeds(0)
 

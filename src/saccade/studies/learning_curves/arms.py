@@ -201,12 +201,12 @@ SIZES = (128, 256, 512, 1024, 2048, 4096, 8192)
 
 def sizes(scale: Scale, kind: str) -> tuple[int, ...]:
     """Training set sizes p of the fixed pair, of other one-layer ViTs, and of deep ones."""
-    found: dict[str, tuple[int, ...]] = {
+    sizes_by_kind: dict[str, tuple[int, ...]] = {
         "pair": scale(smoke=(32, 64), small=SIZES[:4], large=SIZES, paper=SIZES),
         "heads": scale(smoke=(32, 64), small=SIZES[:4], large=SIZES[:5], paper=SIZES),
         "deep": scale(smoke=(), small=(), large=SIZES[1:5], paper=SIZES),
     }
-    return found[kind]
+    return sizes_by_kind[kind]
 
 
 def deep_dim(scale: Scale) -> int:
@@ -280,9 +280,9 @@ def fig12(scale: Scale) -> Iterable[Wanted]:
 
 
 def fig13(scale: Scale) -> Iterable[Wanted]:
-    few = scale(smoke=(1, 8), small=(1, 2, 8), large=HEADS, paper=HEADS)
+    heads = scale(smoke=(1, 8), small=(1, 2, 8), large=HEADS, paper=HEADS)
     sets = scale(smoke=(DIGITS, PHOTOS), small=(PHOTOS,), large=(PHOTOS, DIGITS), paper=(PHOTOS, DIGITS))
-    return (Wanted(vit(128, h, 1), c, p) for c in sets for h in few for p in sizes(scale, "heads"))
+    return (Wanted(vit(128, h, 1), c, p) for c in sets for h in heads for p in sizes(scale, "heads"))
 
 
 def fig14(scale: Scale) -> Iterable[Wanted]:
@@ -309,7 +309,7 @@ def fig15(scale: Scale) -> Iterable[Wanted]:
 
 def fig16(scale: Scale) -> Iterable[Wanted]:
     """Maps on digits: one instance per class and class means."""
-    probe = Probe("attention_maps", n=_looked(scale), show=tuple(range(CLASSES)), means=True)
+    probe = Probe("attention_maps", n=_map_images(scale), show=tuple(range(CLASSES)), means=True)
     shapes = scale(smoke=((1, 1),), small=(), large=((1, 1), (4, 3)), paper=((1, 1), (4, 3)))
     return (Wanted(vit(deep_dim(scale), *shape), DIGITS, maps_p(scale), probes=(probe,)) for shape in shapes)
 
@@ -322,12 +322,12 @@ def fig17(scale: Scale) -> Iterable[Wanted]:
 
 def fig18(scale: Scale) -> Iterable[Wanted]:
     """Two classes only: where do 5 and 8 differ, and is that where the model looks? One seed is enough to be shown."""
-    probe = Probe("attention_maps", n=_looked(scale), show=(0, 1), means=True, eight=True)
+    probe = Probe("attention_maps", n=_map_images(scale), show=(0, 1), means=True, eight=True)
     p = scale(smoke=64, small=512, large=1024, paper=8192)
     shapes = scale(smoke=((1, 1), (2, 1)), small=((1, 1), (2, 1)), large=(), paper=())
     for heads, depth in shapes or ((1, 1), (2, 1), (1, 2), (2, 2)):
-        once = heads * depth > 1 and scale.name in ("small", "large")
-        yield Wanted(vit(128, heads, depth, TWO), DIGITS, p, only=(5, 8), probes=(probe,), seeds=1 if once else 0)
+        one_seed = heads * depth > 1 and scale.name in ("small", "large")
+        yield Wanted(vit(128, heads, depth, TWO), DIGITS, p, only=(5, 8), probes=(probe,), seeds=1 if one_seed else 0)
 
 
 def fig19(scale: Scale) -> Iterable[Wanted]:
@@ -355,11 +355,11 @@ SWEEPS: Mapping[str, Sweep] = {
 
 
 def _photo_maps(scale: Scale, arms: Iterable[Arm]) -> Iterable[Wanted]:
-    probe = Probe("attention_maps", n=_looked(scale), show=(0, 4, 7, 8))
+    probe = Probe("attention_maps", n=_map_images(scale), show=(0, 4, 7, 8))
     return (Wanted(arm, PHOTOS, maps_p(scale), probes=(probe,)) for arm in arms)
 
 
-def _looked(scale: Scale) -> int:
+def _map_images(scale: Scale) -> int:
     return int(scale(smoke=50, small=2000, large=2000, paper=10_000))
 
 
@@ -371,13 +371,13 @@ def tasks(scale: Scale, chosen: Settings) -> list[Task]:
     names = list(SWEEPS) if chosen["sweep"] == "all" else [chosen["sweep"]]
     shared = Probe("accuracy", splits=("train", "test"), n=scale(smoke=200, small=10_000, large=10_000, paper=10_000))
     every = scale(smoke=2, small=5, large=5, paper=5)
-    found: dict[str, Task] = {}
+    task_by_key: dict[str, Task] = {}
     for wanted in (w for name in names for w in SWEEPS[name](scale)):
         for seed in range(wanted.seeds or every):
             run = _run(wanted, scale, chosen, seed)
-            known = found.get(run.key, Task(run, (shared,), wanted.arm.name))
-            found[run.key] = replace(known, probes=tuple(dict.fromkeys((*known.probes, *wanted.probes))))
-    return list(found.values())
+            task = task_by_key.get(run.key, Task(run, (shared,), wanted.arm.name))
+            task_by_key[run.key] = replace(task, probes=tuple(dict.fromkeys((*task.probes, *wanted.probes))))
+    return list(task_by_key.values())
 
 
 def _run(wanted: Wanted, scale: Scale, chosen: Settings, seed: int) -> Run:

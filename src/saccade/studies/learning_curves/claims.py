@@ -59,8 +59,8 @@ HEADS_SIZES, DEEP_SIZES, LATE = SIZES[:5], SIZES[1:5], 4096
 
 def interpolates(arm: Arm, channels: int, sizes: tuple[int, ...] = (), **more: Any) -> Learned:
     """The arm fits its training set at every size that the claim reads."""
-    given = {"noise": 0.0, "share": FIT, "why": WHY_FIT, **({"p": sizes} if sizes else {}), **more}
-    return learned(arm.name, 1.0, split="train", every="p", channels=channels, **given)
+    settings = {"noise": 0.0, "share": FIT, "why": WHY_FIT, **({"p": sizes} if sizes else {}), **more}
+    return learned(arm.name, 1.0, split="train", every="p", channels=channels, **settings)
 
 
 def beyond(arm: Arm, channels: int, noise: float = 0.0, **more: Any) -> Learned:

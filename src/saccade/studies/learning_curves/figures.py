@@ -56,8 +56,8 @@ Look = tuple[Arm, Mapping[str, Any]]  # an arm with label, dash, shade or family
 
 
 def set_name(table: Table, channels: int) -> str:
-    found = table.at(channels=channels).values("of")
-    return NAMES.get(found[0], str(found[0])) if found else SETS[channels][1]
+    names = table.at(channels=channels).values("of")
+    return NAMES.get(names[0], str(names[0])) if names else SETS[channels][1]
 
 
 # -- error against points
@@ -73,16 +73,16 @@ def learning_curves(
     note: str = "",
 ) -> Curves:
     """Test error against p, log-log, one line per arm that has rows, with its power law if wanted."""
-    lines, drawn = [], []
+    lines, fitted = [], []
     for arm, look in looks:
         curve = measures.learning(table, arm, channels)
         if curve:
             lines.append(_arm_line(table, arm, look, curve, channels=channels, noise=0.0))
         law = law_or_none(table, arm, channels) if fits else None
         if law is not None:
-            drawn.append(_fit(law))
+            fitted.append(_fit(law))
     name = set_name(table, channels)
-    panel = Panel(name, tuple(lines), "training points p", 2, False, tuple(marks) if lines else (), tuple(drawn))
+    panel = Panel(name, tuple(lines), "training points p", 2, False, tuple(marks) if lines else (), tuple(fitted))
     return Curves("", (panel,), "test error", True, True, note)
 
 
@@ -100,8 +100,8 @@ def law_or_none(table: Table, arm: Arm, channels: int) -> Law | None:
 
 def _fit(law: Law) -> Fit:
     ends = (law.fit.sizes[0], law.fit.sizes[-1])
-    reached = tuple(math.exp(law.fit.log_prefactor + law.fit.exponent.value * math.log(p)) for p in ends)
-    return Fit(law.text, law.arm.family, ends, reached)
+    errors = tuple(math.exp(law.fit.log_prefactor + law.fit.exponent.value * math.log(p)) for p in ends)
+    return Fit(law.text, law.arm.family, ends, errors)
 
 
 def _graded(arms: Mapping[int, Arm], word: str) -> list[Look]:
@@ -123,10 +123,10 @@ def _per_set(name: str, title: str, paper: str, make: Callable[[Table, int], Fig
 
 
 def _pair(table: Table, channels: int) -> FigureData:
-    said = {DIGITS: "The report has α = −0.53 for both.", PHOTOS: "The report has a crossing near p = 700."}
+    remarks = {DIGITS: "The report has α = −0.53 for both.", PHOTOS: "The report has a crossing near p = 700."}
     values = ((CNN, 0.528), (VIT, 0.671)) if channels == PHOTOS else ()
     marks = [Mark(8192, y, line=arm.name) for arm, y in values if 8192 in measures.learning(table, arm, PHOTOS)]
-    note = f"Thin lines: power laws through all sizes. {said[channels]}" + " Diamonds: the report's." * bool(marks)
+    note = f"Thin lines: power laws through all sizes. {remarks[channels]}" + " Diamonds: the report's." * bool(marks)
     return learning_curves(table, channels, [(CNN, {}), (VIT, {})], fits=True, marks=marks, note=note)
 
 
@@ -152,14 +152,20 @@ fig12_residuals = _per_set("fig12_residuals", "Residuals of these power laws", "
 
 
 def _matched(table: Table, channels: int) -> FigureData:
-    same, work = (vit(dim, 1, 1) for dim in matched_dims(channels))
-    if not measures.learning(table, same, channels):
+    same_parameters, same_operations = (vit(dim, 1, 1) for dim in matched_dims(channels))
+    if not measures.learning(table, same_parameters, channels):
         raise TooFewSeeds(0)
     looks: list[Look] = [
         (CNN, {}),
         (VIT, {"shade": 0.9}),
-        (same, {"label": f"{same.name}, as many parameters", "dash": "dashed", "family": "hybrid"}),
-        (work, {"label": f"{work.name}, as many operations", "dash": "dotted", "family": "attention"}),
+        (
+            same_parameters,
+            {"label": f"{same_parameters.name}, as many parameters", "dash": "dashed", "family": "hybrid"},
+        ),
+        (
+            same_operations,
+            {"label": f"{same_operations.name}, as many operations", "dash": "dotted", "family": "attention"},
+        ),
     ]
     return learning_curves(table, channels, looks)
 
@@ -198,12 +204,12 @@ def _exponents(table: Table, arms: Mapping[int, Arm], x_label: str) -> Curves:
     panels = []
     for channels in (DIGITS, PHOTOS):
         try:
-            found = measures.laws(table, list(arms.values()), channels)
+            laws = measures.laws(table, list(arms.values()), channels)
         except TooFewSeeds:
             continue
-        curve = {x: law.exponents for x, law in zip(arms, found, strict=True)}
-        drawn = line(arms[min(arms)].name.partition("(")[0], curve, family="vit")
-        panels.append(Panel(set_name(table, channels), (drawn,), x_label, 2, y_label="exponent α"))
+        curve = {x: law.exponents for x, law in zip(arms, laws, strict=True)}
+        exponent_line = line(arms[min(arms)].name.partition("(")[0], curve, family="vit")
+        panels.append(Panel(set_name(table, channels), (exponent_line,), x_label, 2, y_label="exponent α"))
     return Curves("", tuple(panels), "exponent α", note="Lower is steeper. Each panel has its own axis.")
 
 
@@ -244,9 +250,9 @@ def _descent(
     dial = "width h" if any(arms[0].is_cnn for arms, _, _ in sweeps) else "dimension d"
     panels = []
     for p in sorted(sizes):
-        lines = [drawn for sweep in sweeps for drawn in _descending(table, channels, p, *sweep)]
+        lines = [each for sweep in sweeps for each in _descending(table, channels, p, *sweep)]
         if lines:
-            top = max(e.value for drawn in lines for e in drawn.estimates)
+            top = max(e.value for each in lines for e in each.estimates)
             upright = (Fit(f"report: interpolates from {dial[-1]} ≈ {paper:g}", "other", (paper, paper), (0, top)),)
             title = f"{set_name(table, channels)}, p = {p}"
             panels.append(Panel(title, tuple(lines), dial, 2, fits=upright if paper else ()))
@@ -285,8 +291,8 @@ def fig9_cnn_cifar(table: Table) -> FigureData:
 
 @figure("ViT with 4 heads and 3 layers on MNIST: error against dimension", paper="Figure 10")
 def fig10_vit_mnist(table: Table) -> FigureData:
-    bare = {"label": "20 % noise, no weight decay", "family": "hybrid"}
-    return _descent(table, DIGITS, [*_noises(vits(4, 3)), (vits(4, 3, UNDECAYED), 0.2, bare)], 30)
+    no_decay = {"label": "20 % noise, no weight decay", "family": "hybrid"}
+    return _descent(table, DIGITS, [*_noises(vits(4, 3)), (vits(4, 3, UNDECAYED), 0.2, no_decay)], 30)
 
 
 @figure("ViT with 8 heads and 6 layers on CIFAR-10: error against dimension", paper="Figure 11")
@@ -343,8 +349,8 @@ def fig17_maps_heads(table: Table) -> FigureData:
 
 @figure("Attention of models that know only 5 and 8", paper="Figure 18")
 def fig18_two_classes(table: Table) -> FigureData:
-    wanted = [(vit(128, h, depth, TWO), "map" if depth == 1 else "rollout") for depth in (1, 2) for h in (1, 2)]
-    return maps(table, DIGITS, wanted, ("instance", "class mean", "made-up 8"), names={0: "5", 1: "8"})
+    views = [(vit(128, h, depth, TWO), "map" if depth == 1 else "rollout") for depth in (1, 2) for h in (1, 2)]
+    return maps(table, DIGITS, views, ("instance", "class mean", "made-up 8"), names={0: "5", 1: "8"})
 
 
 @figure("Attention on photographs, eight heads, by layers", paper="Figure 21")
@@ -358,13 +364,13 @@ def fig21_maps_layers(table: Table) -> FigureData:
 def maps(
     table: Table,
     channels: int,
-    wanted: Sequence[tuple[Arm, str]],
+    views: Sequence[tuple[Arm, str]],
     shown: Sequence[str] = ("instance",),
     *,
     names: Mapping[int, str] | None = None,
 ) -> ImageGrid:
     """The images above, then one row of overlays for each arm and way of reading its maps ("map" or "rollout")."""
-    arms = {arm.name for arm, _ in wanted}
+    arms = {arm.name for arm, _ in views}
     rows = [r for r in table.at(metric="image", arm=arms, channels=channels) if r["shown"] in shown]
     if not rows:
         raise TooFewSeeds(0)
@@ -373,7 +379,7 @@ def maps(
     kinds = [kind for kind in shown if any(key[1] == kind for key in cells)]
     columns = sorted({(kinds.index(kind), label) for _, kind, label in cells})
     if len(columns) > 10:  # a block of rows for each kind
-        blocks = [maps(table, channels, wanted, (kind,), names=names) for kind in kinds]
+        blocks = [maps(table, channels, views, (kind,), names=names) for kind in kinds]
         return figures.ImageGrid(
             "",
             tuple(row for b in blocks for row in b.images[:-1]) + blocks[0].images[-1:],
@@ -384,13 +390,13 @@ def maps(
     first = [next(r for (_, kind, label), r in cells.items() if (kinds.index(kind), label) == at) for at in columns]
     grid: list[list[Any]] = [[_image(r) for r in first]]
     labels = ["image" if kinds[0] == "instance" else kinds[0]]
-    for arm, view in wanted:
-        found = [cells.get((arm.name, kinds[i], label)) for i, label in columns]
-        if any(found):
-            grid.append([None if r is None else overlay(r, view) for r in found])
+    for arm, view in views:
+        image_rows = [cells.get((arm.name, kinds[i], label)) for i, label in columns]
+        if any(image_rows):
+            grid.append([None if r is None else overlay(r, view) for r in image_rows])
             labels.append(arm.name + (", rollout" if view == "rollout" else ""))
-    said = names or (dict(enumerate(THINGS)) if first[0]["of"] == "cifar10" else {})
-    titles = [_title(r, said, means=len(kinds) > 1) for r in first]
+    class_names = names or (dict(enumerate(THINGS)) if first[0]["of"] == "cifar10" else {})
+    titles = [_title(r, class_names, means=len(kinds) > 1) for r in first]
     return _with_key(grid, labels, titles, LEGEND)
 
 

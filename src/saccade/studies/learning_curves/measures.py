@@ -24,8 +24,8 @@ Curve = dict[int, Series]
 
 def error(table: Table, arm: Arm, channels: int, p: int, *, noise: float = 0.0, split: str = "test") -> Series:
     """1 - accuracy; clean labels in test, the given ones in training."""
-    found = table.series("accuracy", arm=arm.name, channels=channels, p=p, noise=noise, split=split)
-    return {s: 1 - a for s, a in found.items()}
+    accuracy_by_seed = table.series("accuracy", arm=arm.name, channels=channels, p=p, noise=noise, split=split)
+    return {s: 1 - a for s, a in accuracy_by_seed.items()}
 
 
 def learning(table: Table, arm: Arm, channels: int, split: str = "test") -> Curve:
@@ -40,10 +40,13 @@ def learning_together(table: Table, arms: Sequence[Arm], channels: int) -> list[
     A size that some seeds have not finished yet would take these seeds from all sizes. While no size has enough seeds,
     those with the most count.
     """
-    found = [learning(table, arm, channels) for arm in arms]
-    seeds = {p: set.intersection(*(set(curve[p]) for curve in found)) for p in set.intersection(*map(set, found))}
+    learning_curves = [learning(table, arm, channels) for arm in arms]
+    seeds = {
+        p: set.intersection(*(set(curve[p]) for curve in learning_curves))
+        for p in set.intersection(*map(set, learning_curves))
+    }
     enough = min(MIN_PAIRS, max(map(len, seeds.values()), default=0))
-    return [{p: curve[p] for p in sorted(seeds) if len(seeds[p]) >= enough} for curve in found]
+    return [{p: curve[p] for p in sorted(seeds) if len(seeds[p]) >= enough} for curve in learning_curves]
 
 
 # -- exponents
@@ -81,13 +84,13 @@ class Law:
 def laws(table: Table, arms: Sequence[Arm], channels: int) -> list[Law]:
     """The arms' power laws over the same sizes: all at which every arm was run. A claim requires that they interpolate
     there; leaving out the sizes that do not would fit other sizes at a half of the budget than at its end."""
-    found = []
+    fitted_laws = []
     for arm, curve in zip(arms, learning_together(table, arms, channels), strict=True):
         x, seeds, (rows,) = curves.together(curve)
         if len(seeds) < 2 or len(x) < FEWEST:
             raise TooFewSeeds(len(seeds) if len(x) >= FEWEST else 0)
-        found.append(Law(arm, stats.power_law(x, rows), tuple(seeds)))
-    return found
+        fitted_laws.append(Law(arm, stats.power_law(x, rows), tuple(seeds)))
+    return fitted_laws
 
 
 def with_laws(evidence: Evidence, *laws: Law) -> Evidence:
@@ -128,13 +131,13 @@ def crossing_text(table: Table, early: Arm, late: Arm, channels: int) -> str:
     sizes, seeds, (a, b) = curves.together(*(learning(table, arm, channels) for arm in (late, early)))
     if len(seeds) < 2 or len(sizes) < 2 or (a <= 0).any() or (b <= 0).any():
         return ""
-    found = curves.crossing(sizes, a, b)
-    if found is None:
+    crossing = curves.crossing(sizes, a, b)
+    if crossing is None:
         return f"no crossing in most seeds between p = {sizes[0]:g} and {sizes[-1]:g}"
-    way = "falls below" if found.direction == "a falls below b" else "rises above"
+    direction = "falls below" if crossing.direction == "a falls below b" else "rises above"
     return (
-        f"{late.name} {way} {early.name} at p = {found.at.value:.0f} [{found.at.low:.0f}, {found.at.high:.0f}] "
-        f"({found.crossed} of {found.seeds} seeds)"
+        f"{late.name} {direction} {early.name} at p = {crossing.at.value:.0f} "
+        f"[{crossing.at.low:.0f}, {crossing.at.high:.0f}] ({crossing.crossed} of {crossing.seeds} seeds)"
     )
 
 
@@ -160,8 +163,8 @@ def sweep(table: Table, arms: Sequence[Arm], channels: int, noise: float, split:
     """Error against the dial (width or dim)."""
     p = p or swept_p(table, arms, channels, noise)
     rows = table.at(metric="accuracy", channels=channels, p=p, noise=noise, split=split)
-    found = {arm.dial: error(rows, arm, channels, p, noise=noise, split=split) for arm in arms}
-    return {dial: series for dial, series in found.items() if series}
+    error_by_dial = {arm.dial: error(rows, arm, channels, p, noise=noise, split=split) for arm in arms}
+    return {dial: series for dial, series in error_by_dial.items() if series}
 
 
 STUCK = 0.88  # training error of a run at chance among ten classes, with a little room
@@ -180,11 +183,11 @@ def threshold(
     if len(seeds) < 2 or len(x) < 3:
         raise TooFewSeeds(len(seeds) if len(x) >= 3 else 0)
     note = f"p = {p}; sizes tried: {', '.join(f'{v:g}' for v in x)}"
-    found = curves.near(x, rows, paper, factor=factor, level=INTERPOLATES, step=step, unit=unit, note=note)
-    if p < SWEPT_P and found.estimate.value < paper:
+    evidence = curves.near(x, rows, paper, factor=factor, level=INTERPOLATES, step=step, unit=unit, note=note)
+    if p < SWEPT_P and evidence.estimate.value < paper:
         why = f"{p} points, perhaps fewer than the report's, are interpolated by smaller models; takes {SWEPT_P} points"
-        return replace(found, excuse=why)
-    return found
+        return replace(evidence, excuse=why)
+    return evidence
 
 
 def hump(
@@ -197,9 +200,9 @@ def hump(
 ) -> Series:
     """A number of each seed's hump; `like` gives the arms and noise whose peak and valleys are used."""
     p = swept_p(table, arms, channels, like[1] if like else noise)
-    mine = sweep(table, arms, channels, noise, p=p)
-    other = sweep(table, like[0], channels, like[1], p=p) if like else mine
-    x, seeds, (rows, shape) = curves.together(mine, other)
+    curve = sweep(table, arms, channels, noise, p=p)
+    shape_curve = sweep(table, like[0], channels, like[1], p=p) if like else curve
+    x, seeds, (rows, shape) = curves.together(curve, shape_curve)
     if len(seeds) < 2 or len(x) < 3:
         raise TooFewSeeds(len(seeds) if len(x) >= 3 else 0)
     return {s: getattr(h, what) for s, h in zip(seeds, curves.humps(rows, shape), strict=True)}
@@ -215,9 +218,11 @@ def peak(table: Table, arms: Sequence[Arm], channels: int, noise: float, note: s
 def stuck(table: Table, arms: Sequence[Arm], channels: int, noise: float) -> str:
     """Runs of a sweep that never left chance on their own training images. They count, and may make a peak."""
     names = {arm.dial: arm.name for arm in arms}
-    fits = sweep(table, arms, channels, noise, "train")
-    found = [f"{names[dial]} seed {seed}" for dial, errors in fits.items() for seed, e in errors.items() if e > STUCK]
-    return f"never learned, and counted: {', '.join(found)}" if found else ""
+    train_errors = sweep(table, arms, channels, noise, "train")
+    stuck_runs = [
+        f"{names[dial]} seed {seed}" for dial, errors in train_errors.items() for seed, e in errors.items() if e > STUCK
+    ]
+    return f"never learned, and counted: {', '.join(stuck_runs)}" if stuck_runs else ""
 
 
 # -- maps
@@ -225,10 +230,10 @@ def stuck(table: Table, arms: Sequence[Arm], channels: int, noise: float) -> str
 
 def maps_p(table: Table, arm: Arm, channels: int) -> int:
     """The most training points at which this arm's attention was looked at."""
-    found = table.at(metric="effective_patches", arm=arm.name, channels=channels, noise=0.0).values("p")
-    if not found:
+    sizes = table.at(metric="effective_patches", arm=arm.name, channels=channels, noise=0.0).values("p")
+    if not sizes:
         raise TooFewSeeds(0)
-    return int(found[-1])
+    return int(sizes[-1])
 
 
 def map_number(table: Table, arm: Arm, channels: int, metric: str, p: int) -> Series:
@@ -273,15 +278,16 @@ def _correlation(*values: float) -> float:
 
 def endings(table: Table) -> str:
     """Which stopping rule ended how many runs. The one look at held-out images comes with the last step."""
-    ran = {r["run"] for r in table.at(metric="parameters")} - {g["run"] for g in table.gaps}
-    full = {r["run"] for r in table.at(metric="watched")} & ran
-    lost: dict[str, int] = {}
+    finished = {r["run"] for r in table.at(metric="parameters")} - {g["run"] for g in table.gaps}
+    full = {r["run"] for r in table.at(metric="watched")} & finished
+    count_by_reason: dict[str, int] = {}
     for gap in table.gaps:
         why = str(gap.get("why", "")).partition(":")[0]
-        lost[why] = lost.get(why, 0) + 1
+        count_by_reason[why] = count_by_reason.get(why, 0) + 1
     train = {r["run"]: 1 - r["value"] for r in table.at(metric="accuracy", split="train")}
     short = sum(e > INTERPOLATES for e in train.values())
     words = [
-        f"{len(full)} of {len(ran)} runs ended with their last step, {len(ran - full)} with a settled training error"
-    ] + [f"{n} {why}" for why, n in sorted(lost.items())]
+        f"{len(full)} of {len(finished)} runs ended with their last step, "
+        f"{len(finished - full)} with a settled training error"
+    ] + [f"{n} {why}" for why, n in sorted(count_by_reason.items())]
     return f"{', '.join(words)}; {short} ended above {INTERPOLATES:.0%} training error."

@@ -105,7 +105,7 @@ def arms(scale: Scale, chosen: Settings) -> list[Arm]:
     images = chosen["images"] or scale(smoke=640, small=56_320, large=153_600, paper=80 * 50_000)
     seeds = scale(smoke=2, small=5, large=8, paper=5)
     compared = scale(smoke=MAIN, small=(RESNET, VIT, DYNAMIC), large=MAIN, paper=MAIN)
-    found = [Arm(name, *model(scale, chosen, name), images, seeds) for name in compared]
+    compared_arms = [Arm(name, *model(scale, chosen, name), images, seeds) for name in compared]
     # Multiples of 256 images: with batches of 32, every eighth of the budget is a whole number of steps.
     fewer = chosen["images"] or scale(smoke=640, small=0, large=61_440, paper=0)
     kind = DEPTHWISE if chosen["arms"] == "depth-wise ablation" else ATTENTION
@@ -121,7 +121,7 @@ def arms(scale: Scale, chosen: Settings) -> list[Arm]:
         )
         for cell in cells
     ]
-    return {"all": found + corners, "main": found}.get(chosen["arms"], corners)
+    return {"all": compared_arms + corners, "main": compared_arms}.get(chosen["arms"], corners)
 
 
 def model(scale: Scale, chosen: Settings, name: str) -> tuple[str, Settings]:
@@ -174,7 +174,7 @@ def tasks(scale: Scale, chosen: Settings) -> list[Task]:
         data |= {"p": 0, "hold_out": 1000}
     if scale.name == "paper":
         data |= {"size": 224, "augment": "autoaugment"}
-    found = [
+    model_tasks = [
         Task(
             Run(arm.model, "photos", recipe(scale, chosen, arm), seed, arm.args, Settings(data)),
             probes(scale, chosen, arm),
@@ -184,8 +184,8 @@ def tasks(scale: Scale, chosen: Settings) -> list[Task]:
         for seed in range(arm.seeds)
     ]
     images = Probe("local_pictures", backdrop=chosen["backdrop"], **_route(scale, chosen))
-    before = [t.run.key for t in found if t.arm == RESNET][:1]
-    return [*found, *(Task(Run.fact("photos", Settings(data)), (images,), IMAGES, key) for key in before)]
+    before = [t.run.key for t in model_tasks if t.arm == RESNET][:1]
+    return [*model_tasks, *(Task(Run.fact("photos", Settings(data)), (images,), IMAGES, key) for key in before)]
 
 
 def _route(scale: Scale, chosen: Settings) -> dict[str, Any]:
@@ -201,7 +201,7 @@ def probes(scale: Scale, chosen: Settings, arm: Arm) -> tuple[Probe, ...]:
         large=(10_000, 2000, 2000, 2000),
         paper=(10_000, 4000, 4000, 4000),
     )
-    behind = chosen["backdrop"]
+    backdrop = chosen["backdrop"]
     how = _route(scale, chosen)
 
     def objects(n: int, scales: tuple[float, ...], *backdrops: str) -> Probe:
@@ -209,26 +209,26 @@ def probes(scale: Scale, chosen: Settings, arm: Arm) -> tuple[Probe, ...]:
 
     # The report cuts a rim off the images that its local model is asked about.
     crop = {"crop": "centre"} if scale.name == "paper" and arm.name not in (RESNET, VIT) else {}
-    found = [
+    common = [
         Probe("accuracy", splits=("test",), n=whole),
         Probe("top_k_matching", n=some, **crop, **how),
     ]
     if arm.cell is not None:
-        return (*found, objects(some, (HALF,), behind), Probe("patch_shuffle", n=few, grids=(1, 4)))
-    plain = () if behind == "plain" else ("plain",)  # size without clutter
-    found += [
+        return (*common, objects(some, (HALF,), backdrop), Probe("patch_shuffle", n=few, grids=(1, 4)))
+    plain = () if backdrop == "plain" else ("plain",)  # size without clutter
+    common += [
         Probe(
             "native_object_accuracy",
             n=native,
             canvases=scale(smoke=NATIVE, small=(LARGE,), large=NATIVE, paper=NATIVE),
-            backdrops=(behind, *plain),
+            backdrops=(backdrop, *plain),
             **how,
         ),
-        objects(few, SCALES, behind),
+        objects(few, SCALES, backdrop),
         Probe("patch_shuffle", n=few, grids=GRIDS),
     ]
     if plain:
-        found.append(objects(few, (QUARTER, HALF), "plain"))
+        common.append(objects(few, (QUARTER, HALF), "plain"))
     if arm.name == WINDOWS:
-        found.append(Probe("ingredients", ingredients=("content",)))
-    return tuple(found)
+        common.append(Probe("ingredients", ingredients=("content",)))
+    return tuple(common)

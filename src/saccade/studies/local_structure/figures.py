@@ -46,13 +46,13 @@ def _line(table: Table, arm: str, curve: Mapping[Any, Series]) -> Line:
     return figures.line(arm, {x: s for x, s in curve.items() if s}, **LOOK[arm], gaps=table.at(arm=arm).gaps)
 
 
-def _present(*groups: Sequence[Line]) -> None:
+def _require_rows(*groups: Sequence[Line]) -> None:
     """A figure without rows is left out."""
     if not any(line.x for lines in groups for line in lines):
         raise TooFewSeeds(0)
 
 
-def _known(name: str, xs: tuple[float, ...], ys: tuple[float, ...]) -> Line:
+def _computed(name: str, xs: tuple[float, ...], ys: tuple[float, ...]) -> Line:
     """A line that was computed, not sampled."""
     return Line(name, "other", xs, tuple(Estimate(y, y, y, 0, "exact") for y in ys), tuple((y,) for y in ys), "dotted")
 
@@ -68,7 +68,7 @@ def fig4_training(table: Table) -> FigureData:
         panel("watched", "256 held-out images", 1),
         panel("online", "training images, before they are learned from", 5),
     )
-    _present(*(p.lines for p in panels))
+    _require_rows(*(p.lines for p in panels))
     return Curves("", tuple(p for p in panels if p.lines), "accuracy", False, True)
 
 
@@ -86,21 +86,21 @@ def _by_arm(
     table: Table, measure: Measure, y_label: str, paper: Mapping[str, float], blind: float, percent: bool = False
 ) -> Bars:
     """A bar per model, each with its name under it, and one for guessing."""
-    found = {arm: series for arm in MAIN if (series := measure(table, arm=arm))}
-    lines = [_line(table, arm, {i: series}) for i, (arm, series) in enumerate(found.items())]
-    _present(lines)
-    marks = tuple(Mark(i, paper[arm], line=arm) for i, arm in enumerate(found) if arm in paper)
-    lines.append(_known("blind guessing", (float(len(found)),), (blind,)))
+    series_by_arm = {arm: series for arm in MAIN if (series := measure(table, arm=arm))}
+    lines = [_line(table, arm, {i: series}) for i, (arm, series) in enumerate(series_by_arm.items())]
+    _require_rows(lines)
+    marks = tuple(Mark(i, paper[arm], line=arm) for i, arm in enumerate(series_by_arm) if arm in paper)
+    lines.append(_computed("blind guessing", (float(len(series_by_arm)),), (blind,)))
     note = "Diamonds: the report's models at 224 pixels." if marks else ""
-    names = (*found, "blind guessing")
+    names = (*series_by_arm, "blind guessing")
     return Bars("", names, tuple(lines), "", y_label, False, percent, marks, note)
 
 
 @figure("How many of four classes are among the four best answers", paper="Figure 5")
 def fig5_histogram(table: Table) -> FigureData:
     lines = [_line(table, arm, {c: measures.share(table, c, arm=arm) for c in range(TOP + 1)}) for arm in COUNTED]
-    _present(lines)
-    lines.append(_known("blind guessing", tuple(map(float, range(TOP + 1))), BLIND))
+    _require_rows(lines)
+    lines.append(_computed("blind guessing", tuple(map(float, range(TOP + 1))), BLIND))
     marks = tuple(Mark(c, n / 100, line=arm) for arm, counts in COUNTED.items() for c, n in enumerate(counts))
     names = tuple(map(str, range(TOP + 1)))
     note = "Diamonds: the report's hundred images. Blind guessing is exact (hypergeometric)."
@@ -120,10 +120,10 @@ def table3_scale(table: Table) -> FigureData:
 
     scales = tuple(table.at(metric="object_accuracy").values("scale"))
     names = [b for b in table.at(metric="object_accuracy").values("backdrop") if b != "plain"]
-    behind = panel(names[0].replace("_", " ") if names else "", scales, False)
-    alone = panel("plain colour: size alone", tuple(s for s in scales if s in (QUARTER, HALF)), True)
-    _present(behind.lines, alone.lines)
-    panels = tuple(p for p in (behind, alone) if p.lines)
+    on_backdrop = panel(names[0].replace("_", " ") if names else "", scales, False)
+    on_plain = panel("plain colour: size alone", tuple(s for s in scales if s in (QUARTER, HALF)), True)
+    _require_rows(on_backdrop.lines, on_plain.lines)
+    panels = tuple(p for p in (on_backdrop, on_plain) if p.lines)
     return Curves("", panels, "accuracy", False, True, "Diamonds: the report's photographs, 200 images.")
 
 
@@ -138,7 +138,7 @@ def native_objects(table: Table) -> FigureData:
         return Panel(title, tuple(lines), "side of the image (px); object: 32")
 
     panels = (panel("on the backdrop", False), panel("on a plain colour", True))
-    _present(*(p.lines for p in panels))
+    _require_rows(*(p.lines for p in panels))
     note = "At 32 pixels the object is the whole image: test accuracy."
     return Curves("", tuple(p for p in panels if p.lines), "accuracy", False, True, note)
 
@@ -151,7 +151,7 @@ def shuffled_squares(table: Table) -> FigureData:
         return Panel(title, lines, "squares per side", x_log=2)
 
     panels = (panel("shuffled_accuracy", "accuracy"), panel("answer_kept", "answers that stay as they were"))
-    _present(*(p.lines for p in panels))
+    _require_rows(*(p.lines for p in panels))
     return Curves("", panels, "share", False, True)
 
 
@@ -198,14 +198,14 @@ def ablation_effects(table: Table) -> FigureData:
     def half(table: Table, /, **where: Any) -> Series:
         return measures.objects(table, scale=HALF, **where)
 
-    asked: tuple[tuple[str, Measure, str], ...] = (
+    outcomes: tuple[tuple[str, Measure, str], ...] = (
         ("test accuracy", measures.accuracy, "local"),
         ("top-4 matching, of four", matching, "hybrid"),
         ("objects of half the side", half, "mlp"),
         ("kept after shuffling 4 x 4", measures.shuffle_kept, "other"),
     )
     lines = []
-    for name, measure, family in asked:
+    for name, measure, family in outcomes:
         try:
             curve = {i: measures.effect(table, switch, measure, kind) for i, switch in enumerate(SWITCHES)}
         except TooFewSeeds:
@@ -222,7 +222,7 @@ def asked_images(table: Table) -> FigureData:
     rows = [r for r in table.at(metric="picture") if r["seed"] == 0]
     if not rows:
         raise TooFewSeeds(0)
-    named = rows[0].get("of") == "cifar10"
+    has_class_names = rows[0].get("of") == "cifar10"
     kinds = list(dict.fromkeys(r["shown"] for r in rows))
     cells = {(r["shown"], r["index"]): r for r in rows}
     across = sorted({r["index"] for r in rows})
@@ -235,7 +235,7 @@ def asked_images(table: Table) -> FigureData:
     def caption(kind: str, i: int) -> str:
         if kind == "mosaic":  # four names do not fit
             return ""
-        return ", ".join(THINGS[label] if named else str(label) for label in cells[kind, i]["labels"])
+        return ", ".join(THINGS[label] if has_class_names else str(label) for label in cells[kind, i]["labels"])
 
     return figures.image_grid(
         [[pixels(kind, i) if (kind, i) in cells else None for i in across] for kind in kinds],

@@ -54,9 +54,9 @@ def native(table: Table, /, *, canvas: int = LARGE, plain: bool = False, **where
 
 def shuffle_kept(table: Table, /, *, grid: int = 4, **where: Any) -> Series:
     """Accuracy above chance that survives shuffling of the squares, as a share of what there was."""
-    whole, mixed = (table.series("shuffled_accuracy", grid=g, **where) for g in (1, grid))
+    whole, shuffled = (table.series("shuffled_accuracy", grid=g, **where) for g in (1, grid))
     whole = {s: a for s, a in whole.items() if a > CHANCE}
-    return per_seed(lambda a, b: (b - CHANCE) / (a - CHANCE), whole, mixed)
+    return per_seed(lambda a, b: (b - CHANCE) / (a - CHANCE), whole, shuffled)
 
 
 TESTS: Mapping[str, tuple[Measure, str]] = {  # the report's three tests, with their units
@@ -88,16 +88,16 @@ def _near(rows: Table, part: float, within: float) -> dict[int, Series]:
 
 def corners(table: Table, measure: Measure, kind: Kind = ATTENTION) -> dict[Cell, Series]:
     """The corners of an ablation; without all eight nothing can be said."""
-    found = {cell: measure(table, **kind.where(cell)) for cell in CELLS}
-    if not all(found.values()):
+    series_by_cell = {cell: measure(table, **kind.where(cell)) for cell in CELLS}
+    if not all(series_by_cell.values()):
         raise TooFewSeeds(0)
-    return found
+    return series_by_cell
 
 
 def effect(table: Table, switch: str, measure: Measure, kind: Kind = ATTENTION) -> Series:
     """What turning a switch on gives, per seed: mean over the four settings of the two others."""
-    found = corners(table, measure, kind)
-    on, off = ([s for cell, s in found.items() if cell.on(switch) is wanted] for wanted in (True, False))
+    series_by_cell = corners(table, measure, kind)
+    on, off = ([s for cell, s in series_by_cell.items() if cell.on(switch) is setting] for setting in (True, False))
     return per_seed(lambda *v: sum(v[:4]) / 4 - sum(v[4:]) / 4, *on, *off)
 
 

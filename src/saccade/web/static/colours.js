@@ -1,7 +1,7 @@
 // Colour is the architecture family and shade its size, as in the reports; heat maps in cividis and PuOr.
 
 let families = {};
-export const setFamilies = (given) => (families = given);
+export const setFamilies = (byName) => (families = byName);
 
 const mix = (code, towards, share) =>
   [1, 3, 5].map((i) => Math.round((1 - share) * parseInt(code.slice(i, i + 2), 16) + share * towards));

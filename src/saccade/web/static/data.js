@@ -1,4 +1,4 @@
-// Where answers come from: the server beside this page, or the files of an export. Nothing else is ever asked.
+// Where answers come from: the server beside this page, or the files of an export. No other address is used.
 
 const root = document.documentElement;
 export const STATIC = root.hasAttribute("data-export");

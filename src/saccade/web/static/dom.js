@@ -44,20 +44,20 @@ export function put(element, ...children) {
 
 // The same page with newer values: what was opened stays open, and the keyboard stays where it was.
 export function renew(element, ...children) {
-  const known = (e) => `${e.tagName} ${e.id || e.getAttribute("aria-label") || e.getAttribute("href") || e.textContent.replace(/\d/g, "").slice(0, 60)}`;
+  const nameOf = (e) => `${e.tagName} ${e.id || e.getAttribute("aria-label") || e.getAttribute("href") || e.textContent.replace(/\d/g, "").slice(0, 60)}`;
   const summaries = () => [...element.querySelectorAll("details > summary")];
-  const before = new Map(summaries().map((e) => [known(e), e.parentElement.open]));
-  const held = element.contains(document.activeElement) ? known(document.activeElement) : null;
+  const before = new Map(summaries().map((e) => [nameOf(e), e.parentElement.open]));
+  const focused = element.contains(document.activeElement) ? nameOf(document.activeElement) : null;
   put(element, ...children);
-  for (const e of summaries()) if (before.has(known(e))) e.parentElement.open = before.get(known(e));
-  if (held) [...element.querySelectorAll("a, button, summary, input, select, [tabindex]")].find((e) => known(e) === held)?.focus({ preventScroll: true });
+  for (const e of summaries()) if (before.has(nameOf(e))) e.parentElement.open = before.get(nameOf(e));
+  if (focused) [...element.querySelectorAll("a, button, summary, input, select, [tabindex]")].find((e) => nameOf(e) === focused)?.focus({ preventScroll: true });
   return element;
 }
 
 let counter = 0;
 export const unique = (name) => `${name}-${++counter}`;
 
-// What a listener hears; the same sentence twice is heard twice.
+// Text for screen readers; the same sentence given twice is read twice.
 export function announce(text) {
   const line = document.getElementById("say");
   line.textContent = "";

@@ -1,4 +1,4 @@
-// Figures that answer to the pointer and to the keyboard, from the same values as the report's.
+// Figures that react to the pointer and to the keyboard, from the same values as the report's.
 
 import { announce, h, menu, put, s, save, unique, copyable } from "./dom.js";
 import { colour, heat, isBright, marker } from "./colours.js";
@@ -68,9 +68,9 @@ function counted(line) {
 const inkOf = (line) => line.ink || colour(line.family, line.shade);
 
 function legendOf(data, { view, changed }) {
-  const seen = new Map();
-  for (const line of linesOf(data)) if (!seen.has(line.label)) seen.set(line.label, line);
-  const all = [...seen.values()];
+  const lineByLabel = new Map();
+  for (const line of linesOf(data)) if (!lineByLabel.has(line.label)) lineByLabel.set(line.label, line);
+  const all = [...lineByLabel.values()];
   if (!all.length) return [];
   const items = all.map((line) => {
     const off = view.hidden.has(line.label);
@@ -122,7 +122,7 @@ function frame(svg, box, y, { percent, label, first }) {
     const at = y(v);
     if (at < box.top - 1 || at > box.top + box.height + 1) continue;
     svg.append(s("line.grid", { x1: box.left, x2: box.left + box.width, y1: at, y2: at }));
-    // Panels share their range: the first of a row tells it, and no label lies on the panel to its left.
+    // Panels share their range: the first of a row shows it, and no label lies on the panel to its left.
     if (first) svg.append(s("text.tick", { x: box.left - 8, y: at + 3.5, "text-anchor": "end" }, percent ? number(100 * v, 6) : number(v, 6)));
   }
   if (first && label) svg.append(s("text.label", { x: 0, y: 0, "text-anchor": "middle", transform: `translate(${box.left - 44} ${box.top + box.height / 2}) rotate(-90)` }, percent && !/%|\(points\)|percentage points/.test(label) ? `${label} (%)` : label));
@@ -155,13 +155,13 @@ function errorBar(group, x, e, y, ink, box) {
 function drawCurves(data, width, context) {
   const { view } = context;
   const panels = data.panels.length ? data.panels : [{ title: "", lines: [], marks: [], fits: [], x_label: "" }];
-  const shown = panels.map((p) => ({ ...p, lines: p.lines.filter((l) => !view.hidden.has(l.label)) }));
+  const visiblePanels = panels.map((p) => ({ ...p, lines: p.lines.filter((l) => !view.hidden.has(l.label)) }));
   const columns = Math.min(panels.length, Math.max(1, Math.min(panels.some((p) => p.y_label) ? 2 : 4, Math.floor(width / (panels.length > 3 ? 250 : 320)))));
   const rows = Math.ceil(panels.length / columns);
   const ylog = view.ylog ?? data.y_log;
   // A panel with a label of its own has an axis of its own; the others share one.
   const spanOf = (some) => span(some.flatMap((p) => p.lines), some.flatMap((p) => [...p.marks.map((m) => m.y), ...p.fits.flatMap((f) => f.y)]), { log: ylog, share: data.y_percent, whole: data.whole });
-  const range = spanOf(shown.filter((p) => !p.y_label));
+  const range = spanOf(visiblePanels.filter((p) => !p.y_label));
   const own = panels.some((p) => p.y_label);
   const left = 62, gap = own ? 80 : 18, right = 14;
   const inner = (width - left - right - gap * (columns - 1)) / columns;
@@ -171,7 +171,7 @@ function drawCurves(data, width, context) {
   const rowHeight = titleRoom + height + 58;
   const svg = s("svg", { width, height: rows * rowHeight, viewBox: `0 0 ${width} ${rows * rowHeight}`, role: "img", "aria-label": context.told || data.title });
   const points = [];
-  shown.forEach((panel, i) => {
+  visiblePanels.forEach((panel, i) => {
     const column = i % columns, row = Math.floor(i / columns);
     const box = { left: left + column * (inner + gap), top: row * rowHeight + titleRoom, width: inner, height };
     if (panel.title) svg.append(textLines(titles[i], box.left, row * rowHeight + 14, { class: "title", anchor: "start" }));
@@ -209,9 +209,9 @@ function drawPanel(svg, panel, box, range, { data, ylog, first, view, points, pa
     const group = s("g.line", { data: { line: line.label } });
     const at = line.x.map((v) => x(v) + dx), ys = line.estimates.map((e) => y(e.value));
     if (crowded) {
-      const kept = line.estimates.map((e, k) => [at[k], e]).filter(([, e]) => finite(e.low) && finite(e.high) && (!ylog || e.low > 0));
+      const intervals = line.estimates.map((e, k) => [at[k], e]).filter(([, e]) => finite(e.low) && finite(e.high) && (!ylog || e.low > 0));
       const clamp = (v) => Math.min(Math.max(y(v), box.top), box.top + box.height);
-      if (kept.length > 1) group.append(s("polygon", { fill: ink, opacity: 0.16, points: [...kept.map(([a, e]) => `${a},${clamp(e.high)}`), ...kept.reverse().map(([a, e]) => `${a},${clamp(e.low)}`)].join(" ") }));
+      if (intervals.length > 1) group.append(s("polygon", { fill: ink, opacity: 0.16, points: [...intervals.map(([a, e]) => `${a},${clamp(e.high)}`), ...intervals.reverse().map(([a, e]) => `${a},${clamp(e.low)}`)].join(" ") }));
     } else {
       line.estimates.forEach((e, k) => errorBar(group, at[k], e, y, ink, box));
       line.seeds.forEach((seeds, k) => seeds.length > 1 && seeds.forEach((v) => (v > 0 || !ylog) && group.append(s("circle", { cx: at[k] + Math.min(4.4, 0.85 * Math.max(dodge, 2)), cy: y(v), r: 1.7, fill: ink, opacity: 0.65 }))));
@@ -239,8 +239,8 @@ function drawPanel(svg, panel, box, range, { data, ylog, first, view, points, pa
 function xAxis(svg, panel, box, x, xs) {
   const base = box.top + box.height;
   svg.append(s("line.axis", { x1: box.left, x2: box.left + box.width, y1: base, y2: base }));
-  const wanted = xs.length <= 12 ? xs : x.ticks(Math.max(3, Math.round(box.width / 70)));
-  const order = [...wanted].sort((a, b) => x(a) - x(b));
+  const ticks = xs.length <= 12 ? xs : x.ticks(Math.max(3, Math.round(box.width / 70)));
+  const order = [...ticks].sort((a, b) => x(a) - x(b));
   let last = -Infinity;
   for (const v of order) {
     const at = x(v), text = number(v, 6), half = 3.6 * text.length;
@@ -350,7 +350,7 @@ function drawBudget(data, width, context) {
 
 // -- what curves and bars do under the pointer and the keyboard
 
-function interactive(svg, points, { tip, stage, doc }, percent) {
+function interactive(svg, points, { tip }, percent) {
   const ring = s("circle.ring", { r: 7, visibility: "hidden" });
   svg.append(ring);
   const order = points.filter((p) => !p.paper);
@@ -512,7 +512,7 @@ function numbersTable(data) {
       h("tbody", {}, rows.slice(0, 2000).map((r) => h("tr", {}, r.map((c, i) => (i ? h("td", {}, String(c)) : h("th", { scope: "row" }, String(c)))))))));
 }
 
-// -- tools: log axes, and the figure to take away
+// -- tools: log axes, and the figure to download
 
 function toolsOf(doc, { view, stage, changed }) {
   const data = doc.data, lines = linesOf(data);
@@ -520,7 +520,7 @@ function toolsOf(doc, { view, stage, changed }) {
   const canY = positive(lines.flatMap((l) => l.estimates.map((e) => e.value)));
   const canX = data.kind === "Curves" && positive(lines.flatMap((l) => l.x)) && lines.some((l) => l.x.length > 1);
   const ylog = view.ylog ?? data.y_log, xlog = view.xlog ?? data.panels?.some((p) => p.x_log);
-  const flip = (label, on, act) => h("button.quiet", { type: "button", "aria-pressed": String(Boolean(on)), onclick: (e) => { const at = [...e.currentTarget.parentElement.children].indexOf(e.currentTarget), home = e.currentTarget.parentElement; act(); changed(); home.children[at]?.focus(); } }, label);
+  const flip = (label, on, act) => h("button.quiet", { type: "button", "aria-pressed": String(Boolean(on)), onclick: (e) => { const at = [...e.currentTarget.parentElement.children].indexOf(e.currentTarget), toolbar = e.currentTarget.parentElement; act(); changed(); toolbar.children[at]?.focus(); } }, label);
   return [
     canX ? flip("log x", xlog, () => (view.xlog = !xlog)) : null,
     canY ? flip("log y", ylog, () => (view.ylog = !ylog)) : null,
@@ -534,14 +534,14 @@ function toolsOf(doc, { view, stage, changed }) {
 
 // The drawing with its styles inside and in light colours, so that it looks the same anywhere.
 function svgText(svg, doc) {
-  const home = h("div.light.offscreen", {});
+  const holder = h("div.light.offscreen", {});
   const copy = svg.cloneNode(true);
-  home.append(copy);
-  document.body.append(home);
-  const wanted = ["fill", "stroke", "stroke-width", "font-size", "font-family", "font-weight", "opacity"];
+  holder.append(copy);
+  document.body.append(holder);
+  const properties = ["fill", "stroke", "stroke-width", "font-size", "font-family", "font-weight", "opacity"];
   for (const element of copy.querySelectorAll("*")) {
     const style = getComputedStyle(element);
-    for (const name of wanted) {
+    for (const name of properties) {
       const value = style.getPropertyValue(name);
       if (value && !(name === "opacity" && value === "1")) element.setAttribute(name, value);
     }
@@ -553,6 +553,6 @@ function svgText(svg, doc) {
   copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
   copy.prepend(s("title", {}, doc.title || ""));
   const text = new XMLSerializer().serializeToString(copy);
-  home.remove();
+  holder.remove();
   return text + "\n";
 }

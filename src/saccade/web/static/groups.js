@@ -21,35 +21,35 @@ export function groups(root, { query, go, context }) {
   const controls = h("div.controls", {}), plot = h("div", {}), against = h("section.against", {}), table = h("div", {});
   put(root, h("p.wait", {}, "Reading every measurement…"));
 
-  async function update(kept) {
-    rows = kept;
-    const mine = ++token;
+  async function update(selected) {
+    rows = selected;
+    const ownToken = ++token;
     try {
       measures = await get("measures");
     } catch (error) {
-      if (mine === token) put(root, h("p.note", {}, error.message));
+      if (ownToken === token) put(root, h("p.note", {}, error.message));
       return;
     }
-    if (mine !== token) return;
-    const known = Object.keys(measures);
-    if (!known.length) {
+    if (ownToken !== token) return;
+    const metricNames = Object.keys(measures);
+    if (!metricNames.length) {
       put(root, h("div.empty", {}, h("h2", {}, "Nothing measured yet"), h("p", {}, "Groups need finished runs with measurements; probes run at the end of each training.")));
       return;
     }
     if (plot.parentElement !== root) put(root, controls, plot, against, table);
-    await draw(mine);
+    await draw(ownToken);
   }
 
   function settings() {
     const q = query();
-    const known = Object.keys(measures);
-    const metric = known.includes(q.metric) ? q.metric : PREFERRED.find((m) => known.includes(m)) || known[0];
-    const asked = parseAt(q.at), fields = measures[metric].at;
+    const metricNames = Object.keys(measures);
+    const metric = metricNames.includes(q.metric) ? q.metric : PREFERRED.find((m) => metricNames.includes(m)) || metricNames[0];
+    const requested = parseAt(q.at), fields = measures[metric].at;
     const x = q.x ?? guessX(metric);
     const at = {};
     for (const [name, values] of Object.entries(fields)) {
       if (name === x) continue;
-      at[name] = asked[name] !== undefined && values.some((v) => String(v) === asked[name]) ? asked[name] : String(preferred(name, values));
+      at[name] = requested[name] !== undefined && values.some((v) => String(v) === requested[name]) ? requested[name] : String(preferred(name, values));
     }
     return { metric, x: x || "", at };
   }
@@ -62,37 +62,37 @@ export function groups(root, { query, go, context }) {
     return Object.keys(measures[metric].at).find((f) => f !== "budget_share" && measures[metric].at[f].length > 1 && measures[metric].at[f].every((v) => typeof v === "number")) || "";
   }
 
-  async function draw(mine) {
+  async function draw(ownToken) {
     const set = settings();
     drawControls(set);
-    let found;
+    let measurement;
     try {
-      found = await get(`measure/${set.metric}`, set.at);
+      measurement = await get(`measure/${set.metric}`, set.at);
     } catch (error) {
       put(plot, h("p.note", {}, error.message));
       return;
     }
-    if (mine !== token) return;
-    const made = gather(found, set);
-    drawFigure(made, set);
-    drawTable(made, set);
-    drawAgainst(made, set);
-    root.dataset.groups = String(made.groups.length);
+    if (ownToken !== token) return;
+    const gathered = gather(measurement, set);
+    drawFigure(gathered, set);
+    drawTable(gathered, set);
+    drawAgainst(gathered, set);
+    root.dataset.groups = String(gathered.groups.length);
   }
 
   // One entry per group and value of x: numbers by seed.
-  function gather(found, set) {
+  function gather(measurement, set) {
     const chosen = new Map(rows.map((r) => [r.run, r]));
-    const conditions = store.decode({ keys: found.keys, columns: found.columns });
+    const conditions = store.decode({ keys: measurement.keys, columns: measurement.columns });
     const by = new Map();
     let lowest = Infinity, highest = -Infinity, twice = 0;
-    found.keys.forEach((key, i) => {
+    measurement.keys.forEach((key, i) => {
       const row = chosen.get(key), at = conditions[i];
       if (!row || row.seed === undefined) return;
       if (STATIC && Object.entries(set.at).some(([k, v]) => String(at[k]) !== v)) return;
       const x = set.x ? at[set.x] ?? row[set.x] : undefined;
       if (set.x && x === undefined) return;
-      const value = found.values[i];
+      const value = measurement.values[i];
       const id = `${row.group}|${set.x && at[set.x] !== undefined ? x : ""}`;
       let one = by.get(id);
       if (!one) by.set(id, (one = { id, group: row.group, row, x, seeds: new Map(), runs: new Map() }));
@@ -123,124 +123,124 @@ export function groups(root, { query, go, context }) {
     return { groups: list, vary, percent: lowest >= 0 && highest <= 1 && !/parameter|second|count|n_/.test(set.metric), twice };
   }
 
-  // As few fields as tell the groups apart; how often training was watched only where nothing else does.
+  // The fewest fields that distinguish the groups; how often training was watched only where no other field does.
   function telling(some, fields) {
-    const kept = [], apart = (names) => new Set(some.map((r) => JSON.stringify(names.map((f) => r[f] ?? null)))).size;
-    for (const f of [...fields].sort((a, b) => (a === "watch") - (b === "watch"))) if (apart([...kept, f]) > apart(kept)) kept.push(f);
-    return kept;
+    const chosenFields = [], apart = (names) => new Set(some.map((r) => JSON.stringify(names.map((f) => r[f] ?? null)))).size;
+    for (const f of [...fields].sort((a, b) => (a === "watch") - (b === "watch"))) if (apart([...chosenFields, f]) > apart(chosenFields)) chosenFields.push(f);
+    return chosenFields;
   }
 
   const summary = (states) => [...new Set(states)].map((st) => `${states.filter((t) => t === st).length} ${st}`).join(", ");
 
   function nameOf(row, vary) {
-    const told = row.arm || row.model;
+    const name = row.arm || row.model;
     const more = vary.filter((f) => f !== "model" && row[f] !== undefined).map((f) => (f === "data" ? row[f] : `${f} ${typeof row[f] === "number" ? number(row[f], 5) : row[f]}`));
-    return [told, ...more].join(", ");
+    return [name, ...more].join(", ");
   }
 
   function drawControls(set) {
     const pick = (label, value, options, act, id) => h("label.pick", {}, h("span", {}, label), h("select", { id, onchange: (e) => { act(e.target.value); const focus = e.target.id; update(rows).then(() => document.getElementById(focus)?.focus()); } },
       options.map(([v, text]) => h("option", { value: v, selected: String(v) === String(value) }, text))));
-    const known = Object.keys(measures).filter((m) => measures[m].runs > 0);
+    const metricNames = Object.keys(measures).filter((m) => measures[m].runs > 0);
     const numeric = store.varying(rows, store.BESIDE);
     const conditions = Object.entries(measures[set.metric].at).filter(([, values]) => values.length > 1).map(([name]) => name);
     const xs = [["", "nothing (a table)"], ...[...conditions, ...numeric].map((f) => [f, f])];
     put(controls,
-      pick("metric", set.metric, known.map((m) => [m, `${shownName(m)} (${plural(measures[m].runs, "run")})`]), (v) => go({ metric: v, at: "", x: undefined, a: "", b: "" }), "pick-metric"),
+      pick("metric", set.metric, metricNames.map((m) => [m, `${shownName(m)} (${plural(measures[m].runs, "run")})`]), (v) => go({ metric: v, at: "", x: undefined, a: "", b: "" }), "pick-metric"),
       pick("against", set.x, xs, (v) => go({ x: v }), "pick-x"),
       Object.entries(measures[set.metric].at).filter(([name, values]) => name !== set.x && values.length > 1).map(([name, values]) =>
         pick(name === "budget_share" ? "share of the budget" : name, set.at[name], values.map((v) => [String(v), name === "budget_share" ? `${100 * v} %` : String(v)]), (v) => go({ at: writeAt({ ...set.at, [name]: v }) }), `pick-${name}`)));
   }
 
-  function lines(made) {
+  function lines(gathered) {
     const by = new Map();
-    for (const g of made.groups) {
+    for (const g of gathered.groups) {
       if (!by.has(g.name)) by.set(g.name, []);
       by.get(g.name).push(g);
     }
     return [...by].map(([name, list]) => [name, list.sort((a, b) => (typeof a.x === "number" && typeof b.x === "number" ? a.x - b.x : String(a.x).localeCompare(String(b.x))))]);
   }
 
-  function drawFigure(made, set) {
-    if (!set.x || !made.groups.length) return put(plot, made.groups.length ? null : h("p.note", {}, "No run of this selection has this measurement."));
-    const all = lines(made), few = all.slice(0, MOST_LINES);
-    const numbers = made.groups.every((g) => typeof g.x === "number");
-    const categories = numbers ? [] : [...new Set(made.groups.map((g) => String(g.x)))];
+  function drawFigure(gathered, set) {
+    if (!set.x || !gathered.groups.length) return put(plot, gathered.groups.length ? null : h("p.note", {}, "No run of this selection has this measurement."));
+    const all = lines(gathered), few = all.slice(0, MOST_LINES);
+    const numbers = gathered.groups.every((g) => typeof g.x === "number");
+    const categories = numbers ? [] : [...new Set(gathered.groups.map((g) => String(g.x)))];
     const families = few.map(([, list]) => context.lab.models?.[list[0].row.model] || "other"), many = new Set(families).size < 2;
     const before = families.map((f, i) => families.slice(0, i).filter((g) => g === f).length), of = (f) => families.filter((g) => g === f).length;
     // Colour is the family; lines of one family differ in shade and dash, or in colour when there is only one family.
-    const drawn = few.map(([name, list], i) => ({
+    const figureLines = few.map(([name, list], i) => ({
       label: name, family: families[i], shade: 0.5, dash: ["solid", "dashed", "dotted", "dashdot"][(many ? Math.floor(i / CYCLE.length) : before[i]) % 4],
       ink: many ? CYCLE[i % CYCLE.length] : colour(families[i], of(families[i]) > 1 ? 0.25 + (0.6 * before[i]) / (of(families[i]) - 1) : 0.5),
       x: list.map((g) => (numbers ? g.x : categories.indexOf(String(g.x)))), estimates: list.map((g) => g.estimate),
       seeds: list.map((g) => [...g.seeds.keys()].sort((a, b) => a - b).map((k) => g.seeds.get(k))),
       missing: Math.max(...list.map((g) => g.missing)), why: list.map((g) => g.why).find(Boolean) || "",
     }));
-    const distinct = [...new Set(made.groups.map((g) => g.x))].filter((v) => typeof v === "number").sort((a, b) => a - b);
+    const distinct = [...new Set(gathered.groups.map((g) => g.x))].filter((v) => typeof v === "number").sort((a, b) => a - b);
     const spread = distinct.length > 2 && distinct[0] > 0 && distinct[distinct.length - 1] / distinct[0] >= 16;
     const title = `${shownName(set.metric).split(",")[0]} against ${set.x}`;
-    const shared = { title, y_label: shownName(set.metric).split(",")[0], y_log: false, y_percent: made.percent, note: "" };
+    const shared = { title, y_label: shownName(set.metric).split(",")[0], y_log: false, y_percent: gathered.percent, note: "" };
     const data = numbers
-      ? { kind: "Curves", ...shared, panels: [{ title: "", lines: drawn, x_label: set.x, x_log: spread ? 2 : null, x_down: false, marks: [], fits: [] }] }
-      : { kind: "Bars", ...shared, categories, lines: drawn, x_label: set.x, marks: [] };
-    put(plot, figure({ name: "groups", title, data, told: title, csvText: () => csv(made, set) },
+      ? { kind: "Curves", ...shared, panels: [{ title: "", lines: figureLines, x_label: set.x, x_log: spread ? 2 : null, x_down: false, marks: [], fits: [] }] }
+      : { kind: "Bars", ...shared, categories, lines: figureLines, x_label: set.x, marks: [] };
+    put(plot, figure({ name: "groups", title, data, told: title, csvText: () => csv(gathered, set) },
       { level: 2, caption: `${Object.entries(set.at).filter(([k, v]) => k !== "budget_share" || v !== "1").map(([k, v]) => `${k} ${v}`).join(", ")}${all.length > few.length ? `. ${all.length} lines; the first ${few.length} are drawn. Filter to choose.` : ""}` }));
   }
 
-  function csv(made, set) {
+  function csv(gathered, set) {
     const cell = (v) => (/[",\n]/.test(String(v ?? "")) ? `"${String(v).replace(/"/g, '""')}"` : String(v ?? ""));
-    const head = ["group", ...made.vary, ...(set.x ? [set.x] : []), "value", "low", "high", "n", "missing", "seeds"];
-    const body = made.groups.map((g) => [g.name, ...made.vary.map((f) => g.row[f]), ...(set.x ? [g.x] : []), g.estimate.value, g.estimate.low, g.estimate.high, g.estimate.n, g.missing, [...g.seeds.values()].join(" ")]);
+    const head = ["group", ...gathered.vary, ...(set.x ? [set.x] : []), "value", "low", "high", "n", "missing", "seeds"];
+    const body = gathered.groups.map((g) => [g.name, ...gathered.vary.map((f) => g.row[f]), ...(set.x ? [g.x] : []), g.estimate.value, g.estimate.low, g.estimate.high, g.estimate.n, g.missing, [...g.seeds.values()].join(" ")]);
     return [head, ...body].map((r) => r.map(cell).join(",")).join("\n") + "\n";
   }
 
-  function drawTable(made, set) {
-    const values = made.groups.flatMap((g) => [...g.seeds.values()]);
+  function drawTable(gathered, set) {
+    const values = gathered.groups.flatMap((g) => [...g.seeds.values()]);
     const domain = [smallest(values), largest(values)];
     const q = query();
     const choose = (letter, id) => { go({ [letter]: q[letter] === id ? "" : id }); draw(token); };
-    const list = [...made.groups].sort((a, b) => a.name.localeCompare(b.name) || (a.x > b.x ? 1 : -1)).slice(0, 400);
-    put(table, h("h2", {}, plural(made.groups.length, "group"), " of seeds"),
-      made.twice ? h("p.note", {}, "Some runs have several rows here; choose a condition that tells them apart.") : null,
+    const list = [...gathered.groups].sort((a, b) => a.name.localeCompare(b.name) || (a.x > b.x ? 1 : -1)).slice(0, 400);
+    put(table, h("h2", {}, plural(gathered.groups.length, "group"), " of seeds"),
+      gathered.twice ? h("p.note", {}, "Some runs have several rows here; choose a condition that tells them apart.") : null,
       h("div.scroll", { tabindex: "0", role: "region", "aria-label": "Groups" }, h("table.groups", { role: "table" }, // the roles: as cards on a narrow screen it is still a table to a screen reader
-        h("thead", {}, h("tr", { role: "row" }, ["A", "B", "group", ...(set.x ? [set.x] : []), made.percent ? "mean [95 %] in %" : "mean [95 %]", "seeds", "each seed"].map((t) => h("th", { scope: "col", role: "columnheader" }, t)))),
+        h("thead", {}, h("tr", { role: "row" }, ["A", "B", "group", ...(set.x ? [set.x] : []), gathered.percent ? "mean [95 %] in %" : "mean [95 %]", "seeds", "each seed"].map((t) => h("th", { scope: "col", role: "columnheader" }, t)))),
         h("tbody", {}, list.map((g) => h("tr", { role: "row", class: q.a === g.id || q.b === g.id ? "chosen" : null },
           ["a", "b"].map((letter) => h(`td.ab.${letter}`, { role: "cell" }, h("button.ab-button", { type: "button", "aria-pressed": String(q[letter] === g.id), "aria-label": `${letter.toUpperCase()}: ${g.name}${set.x ? `, ${set.x} ${g.x}` : ""}`, onclick: () => choose(letter, g.id) }, letter.toUpperCase()))),
           h("th", { scope: "row", role: "rowheader" }, h("a", { href: context.address("run", [[...g.runs.values()][0]]) }, g.name)),
           set.x ? h("td.num.at", { role: "cell", data: { of: set.x } }, typeof g.x === "number" ? number(g.x, 5) : String(g.x)) : null,
-          h("td.num.mean", { role: "cell" }, interval(g.estimate, made.percent)),
+          h("td.num.mean", { role: "cell" }, interval(g.estimate, gathered.percent)),
           h("td.n", { role: "cell" }, `${g.seeds.size}`, g.missing ? h("small.warn", {}, ` ${g.why}`) : null, g.waiting > 0 ? h("small", {}, ` ${g.waiting} to come`) : null),
           h("td.each", { role: "cell" }, strip(g, domain)))))),
-      made.groups.length > list.length ? h("p.note", {}, `The first ${list.length} are listed; filter to choose.`) : null));
+      gathered.groups.length > list.length ? h("p.note", {}, `The first ${list.length} are listed; filter to choose.`) : null));
   }
 
-  function drawAgainst(made, set) {
+  function drawAgainst(gathered, set) {
     const q = query();
-    const a = made.groups.find((g) => g.id === q.a), b = made.groups.find((g) => g.id === q.b);
-    if (!a && !b) return put(against, made.groups.length > 1 ? h("p.hint", {}, "Choose A and B in the table to compare two groups with the lab's own test.") : null);
+    const a = gathered.groups.find((g) => g.id === q.a), b = gathered.groups.find((g) => g.id === q.b);
+    if (!a && !b) return put(against, gathered.groups.length > 1 ? h("p.hint", {}, "Choose A and B in the table to compare two groups with the lab's own test.") : null);
     const name = (g) => (g ? `${g.name}${set.x ? `, ${set.x} ${typeof g.x === "number" ? number(g.x, 5) : g.x}` : ""}` : "choose one in the table");
     const result = h("div.result", {});
-    put(against, h("div.ab-pair", {}, h("div", {}, h("i.letter", {}, "A"), h("span", {}, name(a)), a ? h("small", {}, interval(a.estimate, made.percent), made.percent ? " %" : "") : null), h("div", {}, h("i.letter", {}, "B"), h("span", {}, name(b)), b ? h("small", {}, interval(b.estimate, made.percent), made.percent ? " %" : "") : null)), result);
+    put(against, h("div.ab-pair", {}, h("div", {}, h("i.letter", {}, "A"), h("span", {}, name(a)), a ? h("small", {}, interval(a.estimate, gathered.percent), gathered.percent ? " %" : "") : null), h("div", {}, h("i.letter", {}, "B"), h("span", {}, name(b)), b ? h("small", {}, interval(b.estimate, gathered.percent), gathered.percent ? " %" : "") : null)), result);
     if (!a || !b || a === b) return;
-    const mine = token;
-    ask(a, b, made, set).then((told) => mine === token && put(result, resultOf(told, made.percent)), (error) => put(result, h("p.note", {}, error.message)));
+    const ownToken = token;
+    ask(a, b, gathered, set).then((comparison) => ownToken === token && put(result, resultOf(comparison, gathered.percent)), (error) => put(result, h("p.note", {}, error.message)));
   }
 
-  async function ask(a, b, made, set) {
-    if (STATIC) return compareHere(a.seeds, b.seeds, made.percent);
+  async function ask(a, b, gathered, set) {
+    if (STATIC) return compareHere(a.seeds, b.seeds, gathered.percent);
     const at = (g) => (set.x && measures[set.metric].at[set.x] ? { ...set.at, [set.x]: String(g.x) } : set.at);
-    if (JSON.stringify(at(a)) !== JSON.stringify(at(b))) return compareHere(a.seeds, b.seeds, made.percent); // two conditions of one run: numbers are already here
-    return post("compare", { metric: set.metric, at: at(a), a: [...a.runs.values()], b: [...b.runs.values()], unit: made.percent ? "points" : "" });
+    if (JSON.stringify(at(a)) !== JSON.stringify(at(b))) return compareHere(a.seeds, b.seeds, gathered.percent); // two conditions of one run: numbers are already here
+    return post("compare", { metric: set.metric, at: at(a), a: [...a.runs.values()], b: [...b.runs.values()], unit: gathered.percent ? "points" : "" });
   }
 
-  function resultOf(told, percent) {
-    const look = told.says.startsWith("too few") ? "few" : told.says === "undecided" ? "undecided" : "equivalent";
-    if (!told.evidence) return [badge(told.says, "few", "…"), h("p", {}, told.why)];
-    const e = told.evidence.estimate;
+  function resultOf(comparison, percent) {
+    const look = comparison.says.startsWith("too few") ? "few" : comparison.says === "undecided" ? "undecided" : "equivalent";
+    if (!comparison.evidence) return [badge(comparison.says, "few", "…"), h("p", {}, comparison.why)];
+    const e = comparison.evidence.estimate;
     return [
       h("div.difference", {}, h("small", {}, "A − B, paired on seeds"), h("b", {}, `${scaled(e.value, percent)}${percent ? " points" : ""}`), h("span", {}, finite(e.low) ? `[${scaled(e.low, percent)}, ${scaled(e.high, percent)}]` : "", ` n=${e.n}`)),
-      strip({ seeds: new Map(told.seeds.map((k, i) => [k, told.each[i]])), estimate: e }, null, 220, 0),
-      h("div", {}, badge(told.says, look, look === "few" ? "…" : look === "undecided" ? "?" : "≠"), h("p", {}, `p ${asP(told.p)} two-sided, ${told.evidence.method.replace(", one-sided", "")}`, told.evidence.seeds_needed ? `; about ${told.evidence.seeds_needed} seeds would show an effect of this size` : "", ". No correction for other comparisons.")),
+      strip({ seeds: new Map(comparison.seeds.map((k, i) => [k, comparison.each[i]])), estimate: e }, null, 220, 0),
+      h("div", {}, badge(comparison.says, look, look === "few" ? "…" : look === "undecided" ? "?" : "≠"), h("p", {}, `p ${asP(comparison.p)} two-sided, ${comparison.evidence.method.replace(", one-sided", "")}`, comparison.evidence.seeds_needed ? `; about ${comparison.evidence.seeds_needed} seeds would show an effect of this size` : "", ". No correction for other comparisons.")),
     ];
   }
 

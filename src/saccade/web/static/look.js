@@ -1,7 +1,7 @@
-// Look: two models and one image. Everything that is done to the image shows at once in what both make of it.
+// Look: two models and one image. Every change of the image shows at once in what both models answer.
 
 import { h, put, empty, announce, copyable } from "./dom.js";
-import { STATIC, get, post } from "./data.js";
+import { STATIC, post } from "./data.js";
 import { inLab, number, scaled } from "./format.js";
 import * as store from "./store.js";
 import { candidates, picker } from "./picker.js";
@@ -31,7 +31,7 @@ export async function show(root, route, { follow, address, lab }) {
   if (!view.runs[0] || !rows.some((r) => r.run === view.runs[0])) view.runs[0] = view.runs[0] && !STATIC ? view.runs[0] : suggest(rows)[0];
   if (!view.runs[1]) view.runs[1] = suggest(rows, view.runs[0])[1];
 
-  let stock = null, last = null, closed = false, loading = true, infos = [null, null];
+  let stock = null, closed = false, loading = true, infos = [null, null];
   const times = [];
   const board = stage({
     moved: (move) => { view.move = move; changed(); },
@@ -71,10 +71,9 @@ export async function show(root, route, { follow, address, lab }) {
     const began = performance.now();
     try {
       const shown = [0, 1].filter((i) => view.runs[i] && infos[i]); // one that cannot be shown does not stop the other
-      const asked = { models: shown.map((i) => ({ run: view.runs[i], state: view.states[i] || "", layers: view.layers[i] || undefined })), picture: picture(), query: view.query };
-      const answer = STATIC ? await saved.see(asked) : await post("look", asked);
+      const request = { models: shown.map((i) => ({ run: view.runs[i], state: view.states[i] || "", layers: view.layers[i] || undefined })), picture: picture(), query: view.query };
+      const answer = STATIC ? await saved.see(request) : await post("look", request);
       if (closed) return;
-      last = answer;
       await paint(answer, shown);
       if (shown.length === view.runs.filter(Boolean).length) put(notice);
       times.push(performance.now() - began);
@@ -168,15 +167,15 @@ export async function show(root, route, { follow, address, lab }) {
     changed();
   }
 
-  async function takeFile(given) {
+  async function takeFile(upload) {
     try {
-      view.pixels = await fromFile(given, stock.size);
+      view.pixels = await fromFile(upload, stock.size);
       view.mode = "file";
       view.move = { ...STILL };
       view.scene = view.scene || { colour: COLOURS.grey };
       use();
     } catch {
-      put(notice, h("p.note.bad", {}, `${given.name} cannot be read as an image; PNG, JPEG, WebP and GIF work.`));
+      put(notice, h("p.note.bad", {}, `${upload.name} cannot be read as an image; PNG, JPEG, WebP and GIF work.`));
     }
   }
 
@@ -200,14 +199,14 @@ export async function show(root, route, { follow, address, lab }) {
           put(states, h("p.quiet-note", {}, view.runs[i] ? "Loading…" : "There is no second model of these data; choose one."));
           return;
         }
-        const known = info.states, at = Math.max(0, known.findIndex((s) => s.state === (view.states[i] || known[known.length - 1].state)));
-        put(states, known.length > 1 ? h("label.slide.training", {}, h("span", {}, "training"), h("input", { type: "range", min: "0", max: String(known.length - 1), step: "1", value: String(at), "aria-valuetext": known[at].label, oninput: async (e) => { view.states[i] = known[Number(e.target.value)].state; e.target.setAttribute("aria-valuetext", known[Number(e.target.value)].label); e.target.nextSibling.textContent = known[Number(e.target.value)].label; await loadModel(i, false); changed(); } }), h("output", {}, known[at].label)) : null);
+        const stages = info.states, at = Math.max(0, stages.findIndex((s) => s.state === (view.states[i] || stages[stages.length - 1].state)));
+        put(states, stages.length > 1 ? h("label.slide.training", {}, h("span", {}, "training"), h("input", { type: "range", min: "0", max: String(stages.length - 1), step: "1", value: String(at), "aria-valuetext": stages[at].label, oninput: async (e) => { view.states[i] = stages[Number(e.target.value)].state; e.target.setAttribute("aria-valuetext", stages[Number(e.target.value)].label); e.target.nextSibling.textContent = stages[Number(e.target.value)].label; await loadModel(i, false); changed(); } }), h("output", {}, stages[at].label)) : null);
       },
       paint(a, answer, raw) {
         const info = infos[i];
         if (!info) return;
         put(logits, bars(a, answer, info));
-        put(attends, a.attention.length ? attention(a, raw, answer.size, info) : h("p.quiet-note", {}, info.attends ? "" : "This model has no attention to show."));
+        put(attends, a.attention.length ? attention(a, raw, answer.size) : h("p.quiet-note", {}, info.attends ? "" : "This model has no attention to show."));
         put(centre, info.centres.length ? centresOf(info, answer.size) : null);
         put(maps, featureMaps(a, info, i));
       },
@@ -226,7 +225,7 @@ export async function show(root, route, { follow, address, lab }) {
     ];
   }
 
-  function attention(a, raw, size, info) {
+  function attention(a, raw, size) {
     const from = a.attention[0].at ? (view.query ? (STATIC ? "from the nearest saved pixel" : `from pixel ${Math.floor(view.query.x)}, ${Math.floor(view.query.y)}`) : "from the middle") : "from the class token";
     return [h("h3", {}, "Attention ", h("small", {}, from)), a.attention.map((layer) => h("div.attention-layer", {}, h("small", {}, layer.name, layer.of > layer.shape[0] ? `, ${layer.shape[0]} of ${layer.of} heads` : ""),
       h("div.heads", {}, Array.from({ length: layer.shape[0] }, (_, k) => h("figure.head-map", { title: `head ${k + 1}: looks at about ${layer.effective[k].toFixed(1)} places${layer.kept.length ? `; ${(100 * layer.kept[k]).toFixed(0)} % stays on the class token` : ""}` }, framed(looking(layer, k, raw, size), layer, size))))))];
@@ -243,7 +242,7 @@ export async function show(root, route, { follow, address, lab }) {
     return [h("h3", {}, "Centres of the heads ", h("small", {}, "contours at one and two standard deviations")), h("div.heads.wide", {}, info.centres.map((layer) => h("figure.head-map", {}, contours(layer, size, view.query), h("figcaption", {}, layer.layer, beyond(layer, size)))))];
   }
 
-  // Heads whose centre lies off the image cannot be drawn; that there are some is said.
+  // Heads whose centre lies outside the image cannot be drawn; their number is shown.
   function beyond(layer, size) {
     const at = view.query || { x: size / 2, y: size / 2 };
     const away = layer.centre.filter(([down, right]) => { const y = at.y + down * layer.patch, x = at.x + right * layer.patch; return x < 0 || y < 0 || x > size || y > size; }).length;

@@ -31,8 +31,8 @@ function decoded(text) {
 }
 
 export function address(page, parts = [], query = {}) {
-  const kept = Object.entries(query).filter(([, v]) => v !== undefined && v !== null && v !== "");
-  const words = kept.length ? "?" + new URLSearchParams(kept) : "";
+  const parameters = Object.entries(query).filter(([, v]) => v !== undefined && v !== null && v !== "");
+  const words = parameters.length ? "?" + new URLSearchParams(parameters) : "";
   return "#/" + [page, ...parts].filter(Boolean).map(encodeURIComponent).join("/") + words;
 }
 
@@ -67,10 +67,10 @@ async function show() {
   window.scrollTo(0, 0);
   const token = (show.token = {});
   try {
-    const made = (await page.show(holder, route, { address, follow, lab })) || {};
-    if (show.token !== token) return made.close?.();
-    open = { page, ...made };
-    document.title = `${made.title || "saccade"} · saccade explorer`;
+    const view = (await page.show(holder, route, { address, follow, lab })) || {};
+    if (show.token !== token) return view.close?.();
+    open = { page, ...view };
+    document.title = `${view.title || "saccade"} · saccade explorer`;
     if (show.moved) main.focus({ preventScroll: true });
   } catch (error) {
     if (show.token !== token) return;

@@ -6,9 +6,9 @@ import * as store from "./store.js";
 const MOST = 120;
 
 export function candidates(lab) {
-  const own = store.all().filter((r) => (r.state === "finished" || r.state === "running") && r.model && r.weights !== "none");
-  const known = new Set(own.map((r) => r.run));
-  return [...own, ...(lab.shipped || []).filter((r) => !known.has(r.run))];
+  const labRuns = store.all().filter((r) => (r.state === "finished" || r.state === "running") && r.model && r.weights !== "none");
+  const labKeys = new Set(labRuns.map((r) => r.run));
+  return [...labRuns, ...(lab.shipped || []).filter((r) => !labKeys.has(r.run))];
 }
 
 const titleOf = (r) => (r.shipped ? "came with saccade" : r.study ? `${r.study}, ${r.scale}` : r.data);
@@ -22,13 +22,13 @@ function inOrder(a, b) {
 export function nameOf(row, rows) {
   if (!row) return "";
   if (row.shipped) return row.shipped.replace("_", " ");
-  const mine = rows.filter((r) => (r.arm || r.model) === (row.arm || row.model) && r.study === row.study && r.scale === row.scale);
-  const vary = store.varying(mine, store.BESIDE).filter((f) => !["watch", "recipe_watch"].includes(f)).slice(0, 3);
+  const sameArm = rows.filter((r) => (r.arm || r.model) === (row.arm || row.model) && r.study === row.study && r.scale === row.scale);
+  const vary = store.varying(sameArm, store.BESIDE).filter((f) => !["watch", "recipe_watch"].includes(f)).slice(0, 3);
   return `${store.label(row, vary)}, seed ${row.seed}`;
 }
 
 export function picker(label, onpick) {
-  let rows = [], chosen = null;
+  let rows = [], selectedKey = null;
   const id = unique("picker");
   const input = h("input", { type: "search", placeholder: "model, arm, seed …", "aria-label": `Find a model for ${label}`, autocomplete: "off", oninput: () => draw() });
   const list = h("div.picker-list", { role: "listbox", id });
@@ -53,23 +53,23 @@ export function picker(label, onpick) {
   }
   function draw() {
     const test = store.filter(input.value);
-    const kept = rows.filter(test).sort(inOrder);
+    const matches = rows.filter(test).sort(inOrder);
     const parts = new Map();
-    for (const r of kept.slice(0, MOST)) {
+    for (const r of matches.slice(0, MOST)) {
       const title = titleOf(r);
       if (!parts.has(title)) parts.set(title, []);
       parts.get(title).push(r);
     }
     put(list, [...parts].map(([title, some]) => [h("div.picker-title", {}, title), some.map((r) =>
-      h("button", { type: "button", role: "option", "aria-selected": String(r.run === chosen), onclick: () => { toggle(false); button.focus(); onpick(r.run); } }, nameOf(r, rows), r.state === "running" ? h("small", {}, " training") : null))]),
-      kept.length > MOST ? h("p.menu-note", {}, `${kept.length - MOST} more; type to find them.`) : null,
-      kept.length ? null : h("p.menu-note", {}, "No model matches."));
+      h("button", { type: "button", role: "option", "aria-selected": String(r.run === selectedKey), onclick: () => { toggle(false); button.focus(); onpick(r.run); } }, nameOf(r, rows), r.state === "running" ? h("small", {}, " training") : null))]),
+      matches.length > MOST ? h("p.menu-note", {}, `${matches.length - MOST} more; type to find them.`) : null,
+      matches.length ? null : h("p.menu-note", {}, "No model matches."));
   }
   return {
     root,
     set(all, key) {
       rows = all;
-      chosen = key;
+      selectedKey = key;
       const row = all.find((r) => r.run === key);
       put(button, h("i.letter", {}, label), h("span", {}, row ? nameOf(row, all) : key ? key : "choose a model"), h("span.caret", { "aria-hidden": "true" }, "▾"));
     },

@@ -1,6 +1,6 @@
 // One run: how far it is or how it ended, its curve, what was asked, where it ran, what was measured.
 
-import { badge, copyable, h, renew } from "./dom.js";
+import { badge, h, renew } from "./dom.js";
 import { STATIC, get } from "./data.js";
 import { ago, duration, number, plural, value } from "./format.js";
 import { figure } from "./figure.js";
@@ -9,7 +9,7 @@ import { SIGNS, progress } from "./runs.js";
 
 export async function show(root, route, { address }) {
   const key = route.parts[0] || "";
-  let run = await get(`run/${key}`), timer = 0, closed = false, seen = {}; // seen: how the figure is looked at
+  let run = await get(`run/${key}`), timer = 0, closed = false, figureView = {}; // figureView: which lines are hidden, which axes are logarithmic
   draw();
   const again = async () => {
     try {
@@ -45,8 +45,8 @@ export async function show(root, route, { address }) {
   }
   function tile(label, text) { return h("div.fact", {}, h("small", {}, label), h("b", {}, text)); }
   function parameters() {
-    const found = run.measured.flatMap((m) => m.rows).find((r) => r.metric === "parameters");
-    return found ? number(found.value) : "–";
+    const row = run.measured.flatMap((m) => m.rows).find((r) => r.metric === "parameters");
+    return row ? number(row.value) : "–";
   }
 
   function seeds() {
@@ -68,7 +68,7 @@ export async function show(root, route, { address }) {
     });
     const data = { kind: "Curves", title: "Accuracy while training", y_label: "accuracy", y_log: false, y_percent: true, note: "", panels: [{ title: "", lines, x_label: "images seen", x_log: null, x_down: false, marks: [], fits: [] }] };
     const rows = [["images", "split", "accuracy", "n"], ...run.curve.map((p) => [p.images, p.split, p.accuracy, p.n])];
-    return figure({ name: `curve-${key}`, title: "Accuracy while training", data, told: `last: ${splits.map((sp) => { const last = run.curve.filter((p) => p.split === sp).pop(); return `${sp} ${(100 * last.accuracy).toFixed(1)} %`; }).join(", ")}`, csvText: () => rows.map((r) => r.join(",")).join("\n") + "\n" }, { ...seen, level: 2, onview: (view) => (seen = view), caption: run.state === "running" ? "This figure grows while the run trains." : "" });
+    return figure({ name: `curve-${key}`, title: "Accuracy while training", data, told: `last: ${splits.map((sp) => { const last = run.curve.filter((p) => p.split === sp).pop(); return `${sp} ${(100 * last.accuracy).toFixed(1)} %`; }).join(", ")}`, csvText: () => rows.map((r) => r.join(",")).join("\n") + "\n" }, { ...figureView, level: 2, onview: (view) => (figureView = view), caption: run.state === "running" ? "This figure grows while the run trains." : "" });
   }
 
   function look() {

@@ -10,7 +10,7 @@ import { nameOf } from "./picker.js";
 const ROW = 38;
 export const SIGNS = { finished: "✓", running: "▸", waiting: "…", diverged: "✗", failed: "✗", timeout: "⏱", damaged: "!" };
 const FACETS = 10; // offered at first
-const SAMPLE = 2000; // rows of a longer list that tell which fields vary
+const SAMPLE = 2000; // rows of a longer list from which the varying fields are found
 
 export async function show(root, route, context) {
   await (route.page === "groups" || route.query.q ? store.load() : store.loadSoon());
@@ -46,18 +46,18 @@ export async function show(root, route, context) {
 
   function chosen() {
     const began = performance.now();
-    const kept = store.all().filter(store.filter(query.q || ""));
+    const selected = store.all().filter(store.filter(query.q || ""));
     chosen.milliseconds = performance.now() - began;
     root.dataset.filtered = chosen.milliseconds.toFixed(1);
-    return kept;
+    return selected;
   }
 
   function refresh() {
-    const kept = chosen(), total = store.count();
-    count.textContent = !store.isWhole() && query.q ? `Reading ${plural(total, "run")}…` : !store.isWhole() ? plural(total, "run") : !store.isComplete() && !STATIC ? `Reading the lab: ${plural(total, "run")} so far…` : kept.length === total ? plural(total, "run") : `${kept.length.toLocaleString("en-US")} of ${plural(total, "run")}`;
+    const selected = chosen(), total = store.count();
+    count.textContent = !store.isWhole() && query.q ? `Reading ${plural(total, "run")}…` : !store.isWhole() ? plural(total, "run") : !store.isComplete() && !STATIC ? `Reading the lab: ${plural(total, "run")} so far…` : selected.length === total ? plural(total, "run") : `${selected.length.toLocaleString("en-US")} of ${plural(total, "run")}`;
     if (store.isWhole()) root.dataset.whole = "1";
-    drawFacets(kept);
-    view?.update(kept);
+    drawFacets(selected);
+    view?.update(selected);
   }
 
   function drawTabs() {
@@ -65,20 +65,20 @@ export async function show(root, route, context) {
       h("a.tab", { href: context.address(name, [], name === "groups" ? query : { q: query.q }), "aria-current": name === page ? "true" : null }, text)));
   }
 
-  function drawFacets(kept) {
-    const active = store.words(query.q || ""), named = active.map((w) => /^(\w+):/.exec(w)?.[1]).filter(Boolean);
-    const sample = kept.length > SAMPLE ? kept.filter((_, i) => i % Math.ceil(kept.length / SAMPLE) === 0) : kept;
+  function drawFacets(selected) {
+    const active = store.words(query.q || ""), namedFields = active.map((w) => /^(\w+):/.exec(w)?.[1]).filter(Boolean);
+    const sample = selected.length > SAMPLE ? selected.filter((_, i) => i % Math.ceil(selected.length / SAMPLE) === 0) : selected;
     const fields = store.common(sample, new Set(["run", "group", "reason", "seconds", "steps", "started", "share", "left", "weights"]));
-    const order = [...new Set([...named, ...["state", "study", "scale", "arm", "model", "data"].filter((f) => fields.includes(f)), ...fields])];
-    const most = more ? order.length : Math.max(FACETS, named.length);
+    const order = [...new Set([...namedFields, ...["state", "study", "scale", "arm", "model", "data"].filter((f) => fields.includes(f)), ...fields])];
+    const most = more ? order.length : Math.max(FACETS, namedFields.length);
     put(facets, order.slice(0, most).map((field) => facet(field, active)),
-      order.length > most ? h("button.chip", { type: "button", onclick: () => { more = true; drawFacets(kept); } }, `${order.length - most} more`) : null);
+      order.length > most ? h("button.chip", { type: "button", onclick: () => { more = true; drawFacets(selected); } }, `${order.length - most} more`) : null);
   }
 
   function facet(field, active) {
-    const mine = active.find((w) => w.startsWith(`${field}:`));
+    const word = active.find((w) => w.startsWith(`${field}:`));
     const list = h("div.menu-list.values", { hidden: true });
-    const button = h("button.chip", { type: "button", "aria-expanded": "false", class: `chip${mine ? " on" : ""}`, onclick: () => toggle(list.hidden) }, field, mine ? h("b", {}, ` ${mine.slice(field.length + 1)}`) : null, h("span.caret", { "aria-hidden": "true" }, "▾"));
+    const button = h("button.chip", { type: "button", "aria-expanded": "false", class: `chip${word ? " on" : ""}`, onclick: () => toggle(list.hidden) }, field, word ? h("b", {}, ` ${word.slice(field.length + 1)}`) : null, h("span.caret", { "aria-hidden": "true" }, "▾"));
     const box = h("div.menu", { onkeydown: (e) => { if (e.key === "Escape") { toggle(false); button.focus(); } } }, button, list);
     const away = (e) => { if (!box.contains(e.target)) toggle(false); };
     function toggle(open) {
@@ -86,16 +86,16 @@ export async function show(root, route, context) {
       button.setAttribute("aria-expanded", String(open));
       (open ? document.addEventListener : document.removeEventListener).call(document, "pointerdown", away);
       if (!open) return;
-      const others = store.all().filter(store.filter(active.filter((w) => w !== mine).join(" ")));
+      const others = store.all().filter(store.filter(active.filter((w) => w !== word).join(" ")));
       const by = new Map();
       for (const row of others) if (row[field] !== undefined) by.set(row[field], (by.get(row[field]) || 0) + 1);
       const values = [...by].sort((a, b) => (typeof a[0] === "number" && typeof b[0] === "number" ? a[0] - b[0] : b[1] - a[1] || String(a[0]).localeCompare(String(b[0])))).slice(0, 60);
-      const now = mine ? mine.slice(field.length + 1).split(",").map((t) => t.replace(/"/g, "")) : [];
+      const now = word ? word.slice(field.length + 1).split(",").map((t) => t.replace(/"/g, "")) : [];
       put(list, values.map(([value, n]) => {
         const on = now.includes(String(value));
         return h("button", { type: "button", "aria-pressed": String(on), onclick: () => {
           const next = on ? now.filter((v) => v !== String(value)) : [...now, String(value)];
-          const rest = active.filter((w) => w !== mine);
+          const rest = active.filter((w) => w !== word);
           if (next.length) rest.push(`${field}:${next.map(store.quote).join(",")}`);
           search.value = rest.join(" ");
           go({ q: search.value });
@@ -138,7 +138,7 @@ export async function show(root, route, context) {
 
 // Only the rows in view are in the document, so that a hundred thousand scroll like a hundred.
 function list(root, context) {
-  let rows = [], sorted = [], fields = [], told = [], order = { field: "started", down: true };
+  let rows = [], sorted = [], fields = [], detailFields = [], order = { field: "started", down: true };
   const head = h("tr", {});
   const body = h("tbody", {});
   const table = h("table.list", { "aria-label": "Runs" }, h("thead", {}, head), body);
@@ -155,13 +155,13 @@ function list(root, context) {
   // All rows are put in order once; a filter then only leaves some out.
   let ranked = [], rankedFor = "";
   function sort() {
-    const { field, down } = order, wanted = `${store.stamp()} ${field} ${down}`;
-    if (wanted !== rankedFor) {
+    const { field, down } = order, wantedOrder = `${store.stamp()} ${field} ${down}`;
+    if (wantedOrder !== rankedFor) {
       ranked = rank(field, down ? -1 : 1);
-      rankedFor = wanted;
+      rankedFor = wantedOrder;
     }
-    const kept = rows.length === ranked.length ? null : new Set(rows);
-    sorted = kept ? ranked.filter((r) => kept.has(r)) : ranked;
+    const selection = rows.length === ranked.length ? null : new Set(rows);
+    sorted = selection ? ranked.filter((r) => selection.has(r)) : ranked;
   }
 
   function rank(field, k) {
@@ -195,7 +195,7 @@ function list(root, context) {
 
   function cell(r, f, main) {
     if (f === "state") return h(`td.f-state`, {}, r.state === "running" ? progress(r) : badge(r.state, r.state, SIGNS[r.state]));
-    if (main) return h("td.f-main", {}, h("a", { href: context.address("run", [r.run]) }, r[f] ?? r.model ?? r.run), h("small.narrow", {}, told.filter((k) => r[k] !== undefined).map((k) => ` ${k} ${r[k]}`).join(",")), r.reason && r.state !== "finished" ? h("small", {}, ` ${r.reason}`) : null);
+    if (main) return h("td.f-main", {}, h("a", { href: context.address("run", [r.run]) }, r[f] ?? r.model ?? r.run), h("small.narrow", {}, detailFields.filter((k) => r[k] !== undefined).map((k) => ` ${k} ${r[k]}`).join(",")), r.reason && r.state !== "finished" ? h("small", {}, ` ${r.reason}`) : null);
     if (f === "seconds") return h("td.num", {}, r.seconds === undefined ? (r.left !== undefined ? `${duration(r.left)} left` : "") : duration(r.seconds));
     if (f === "started") return h("td.num", {}, r.started ? ago(r.started) : "");
     const v = r[f];
@@ -209,11 +209,11 @@ function list(root, context) {
   }
 
   return {
-    update(kept) {
-      rows = kept;
+    update(selected) {
+      rows = selected;
       const next = columns();
       if (next.join() !== fields.join()) fields = next;
-      told = fields.filter((f) => !["state", "arm", "model", "data", "seed", "seconds", "started", "images", "watch"].includes(f));
+      detailFields = fields.filter((f) => !["state", "arm", "model", "data", "seed", "seconds", "started", "images", "watch"].includes(f));
       sort();
       paintHead();
       paint();

@@ -17,10 +17,10 @@ const sameScene = (a, b) => JSON.stringify(a || null) === JSON.stringify(b || nu
 
 // A model, with those backgrounds that the export has for some image.
 export async function about(run) {
-  const stock = index.stocks[run], kept = Object.values(index.scenes).flat().filter(Boolean);
+  const stock = index.stocks[run], keptScenes = Object.values(index.scenes).flat().filter(Boolean);
   return {
     ...stock,
-    scenes: stock.scenes.filter((x) => kept.some((k) => k.split === x.split && k.index === x.index)),
+    scenes: stock.scenes.filter((x) => keptScenes.some((k) => k.split === x.split && k.index === x.index)),
     layers: stock.layers.filter((l) => stock.chosen.includes(l.name)),
   };
 }
@@ -31,20 +31,20 @@ function nearest(move) {
   return index.moves.reduce((best, m, i) => (far(m) < far(index.moves[best]) ? i : best), 0);
 }
 
-export async function see(asked) {
-  const { picture, models, query } = asked;
+export async function see(request) {
+  const { picture, models, query } = request;
   const image = picture.index, scenes = index.scenes[image];
   const scene = Math.max(0, scenes.findIndex((s) => sameScene(s, picture.scene)));
   const at = nearest(picture.move), move = index.moves[at];
   const still = !move.dx && !move.dy && !move.turn && move.scale === 1;
-  const [pictures, ...found] = await Promise.all([get(`look/pictures/${image}`), ...models.map((m) => get(`look/${m.run}/${image}`))]);
+  const [pictures, ...stored] = await Promise.all([get(`look/pictures/${image}`), ...models.map((m) => get(`look/${m.run}/${image}`))]);
   return {
     png: pictures.pngs[scene][at], size: pictures.size, label: pictures.label, milliseconds: 0, snapped: move, scene: scenes[scene],
-    answers: found.map((kept) => {
-      const one = kept[scene].moves[at];
+    answers: stored.map((answers) => {
+      const one = answers[scene].moves[at];
       if (!query || !still) return one;
       const far = (q) => (q.x - query.x) ** 2 + (q.y - query.y) ** 2;
-      const near = kept[scene].queries.reduce((best, q) => (far(q) < far(best) ? q : best));
+      const near = answers[scene].queries.reduce((best, q) => (far(q) < far(best) ? q : best));
       return { ...one, attention: near.attention };
     }),
   };

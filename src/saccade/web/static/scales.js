@@ -24,9 +24,9 @@ export function nice(low, high, n = 5) {
   if (!(step0 > 0)) return [low];
   const power = 10 ** Math.floor(Math.log10(step0));
   const step = [1, 2, 2.5, 5, 10].map((m) => m * power).find((m) => m >= step0 * 0.999);
-  const found = [];
-  for (let i = Math.ceil(low / step - 1e-9); i * step <= high + 1e-9 * step; i++) found.push(Number((i * step).toPrecision(12)));
-  return found;
+  const ticks = [];
+  for (let i = Math.ceil(low / step - 1e-9); i * step <= high + 1e-9 * step; i++) ticks.push(Number((i * step).toPrecision(12)));
+  return ticks;
 }
 
 function powers(low, high, n, base) {
@@ -35,8 +35,8 @@ function powers(low, high, n, base) {
   const all = [];
   for (let i = first; i <= last; i++) all.push(base ** i);
   const every = Math.max(1, Math.ceil(all.length / n));
-  const kept = all.filter((_, i) => i % every === 0);
-  if (kept.length >= 3) return kept;
+  const selected = all.filter((_, i) => i % every === 0);
+  if (selected.length >= 3) return selected;
   // Less than a few powers: 1, 2, 5 of each decade.
   const fine = [];
   for (let i = Math.floor(Math.log10(low)); i <= Math.ceil(Math.log10(high)); i++) {
@@ -51,12 +51,12 @@ function powers(low, high, n, base) {
 // The y range: all seeds and means; intervals too, but one of two seeds may not flatten all the rest (as in the report).
 export function span(lines, more, { log = false, zero = false, share = false, whole = false } = {}) {
   const ok = (v) => Number.isFinite(v) && (v > 0 || !log);
-  const seen = [...lines.flatMap((l) => [...l.estimates.map((e) => e.value), ...l.seeds.flat()]), ...more].filter(ok);
-  if (!seen.length) return null;
+  const values = [...lines.flatMap((l) => [...l.estimates.map((e) => e.value), ...l.seeds.flat()]), ...more].filter(ok);
+  if (!values.length) return null;
   const into = log ? Math.log : (v) => v;
   const back = log ? Math.exp : (v) => v;
   const ends = lines.flatMap((l) => l.estimates.flatMap((e) => [e.low, e.high])).filter((v) => v !== null && ok(v)).map(into);
-  const low = into(smallest(seen)), high = into(largest(seen));
+  const low = into(smallest(values)), high = into(largest(values));
   const reach = whole ? Infinity : 0.35 * (high - low) || 0.1 * Math.abs(high) || 0.5;
   let bottom = Math.max(low - reach, smallest([low, ...ends]));
   let top = Math.min(high + reach, largest([high, ...ends]));
@@ -64,7 +64,7 @@ export function span(lines, more, { log = false, zero = false, share = false, wh
   const pad = 0.05 * (top - bottom) || 0.1 * Math.abs(high) || 0.5;
   if (!(zero && bottom === 0)) bottom -= pad;
   if (!(zero && top === 0)) top += pad;
-  if (share && !log && smallest(seen) >= 0 && largest(seen) <= 1) {
+  if (share && !log && smallest(values) >= 0 && largest(values) <= 1) {
     bottom = Math.max(bottom, zero ? 0 : -0.02);
     top = Math.min(top, 1.02);
   }

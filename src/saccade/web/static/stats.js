@@ -1,7 +1,7 @@
 // Means and intervals over seeds as the lab computes them: Student t, with the lab's own quantiles.
 
-let known = { quantiles: [], level: 0.95, alpha: 0.05, min_pairs: 5 };
-export const setStatistics = (lab) => (known = lab);
+let settings = { quantiles: [], level: 0.95, alpha: 0.05, min_pairs: 5 };
+export const setStatistics = (lab) => (settings = lab);
 
 const sum = (values) => {
   // Kahan: the lab sums exactly, and the last digits should agree.
@@ -17,14 +17,14 @@ const sum = (values) => {
 export function estimate(values) {
   const n = values.length;
   const mean = sum(values) / n;
-  if (n < 2) return { value: mean, low: null, high: null, n, method: "t", level: known.level };
+  if (n < 2) return { value: mean, low: null, high: null, n, method: "t", level: settings.level };
   const sd = Math.sqrt(sum(values.map((v) => (v - mean) ** 2)) / (n - 1));
   const half = (quantile(n - 1) * sd) / Math.sqrt(n);
-  return { value: mean, low: mean - half, high: mean + half, n, method: "t", level: known.level };
+  return { value: mean, low: mean - half, high: mean + half, n, method: "t", level: settings.level };
 }
 
 function quantile(df) {
-  const q = known.quantiles;
+  const q = settings.quantiles;
   if (df <= q.length) return q[df - 1];
   const z = 1.959963984540054; // beyond the table: the expansion of Cornish and Fisher
   return z + (z ** 3 + z) / (4 * df) + (5 * z ** 5 + 16 * z ** 3 + 3 * z) / (96 * df * df);
@@ -34,15 +34,15 @@ function quantile(df) {
 export function compare(a, b, percent) {
   const seeds = [...a.keys()].filter((k) => b.has(k)).sort((x, y) => x - y);
   const each = seeds.map((k) => a.get(k) - b.get(k));
-  const told = { a: a.size ? estimate([...a.values()]) : null, b: b.size ? estimate([...b.values()]) : null, seeds, each };
-  if (seeds.length < 2) return { ...told, says: `too few seeds (${seeds.length})`, why: `shared seeds: ${seeds.length}, needed: at least 2; run more seeds.` };
+  const result = { a: a.size ? estimate([...a.values()]) : null, b: b.size ? estimate([...b.values()]) : null, seeds, each };
+  if (seeds.length < 2) return { ...result, says: `too few seeds (${seeds.length})`, why: `shared seeds: ${seeds.length}, needed: at least 2; run more seeds.` };
   const e = estimate(each), n = seeds.length;
   const sd = Math.sqrt(sum(each.map((v) => (v - e.value) ** 2)) / (n - 1));
   const se = sd / Math.sqrt(n);
   const up = se ? tail(e.value / se, n - 1) : e.value ? Number(e.value < 0) : 0.5; // p for "A is above B"
   const p = Math.min(1, 2 * Math.min(up, 1 - up));
-  const says = n < known.min_pairs ? `too few seeds (${n} of ${known.min_pairs})` : p >= known.alpha ? "undecided" : up < 0.5 ? "A is higher" : "B is higher";
-  return { ...told, evidence: { estimate: e, p: up, p_against: 1 - up, method: "paired t, one-sided", unit: percent ? "points" : "" }, p, says };
+  const says = n < settings.min_pairs ? `too few seeds (${n} of ${settings.min_pairs})` : p >= settings.alpha ? "undecided" : up < 0.5 ? "A is higher" : "B is higher";
+  return { ...result, evidence: { estimate: e, p: up, p_against: 1 - up, method: "paired t, one-sided", unit: percent ? "points" : "" }, p, says };
 }
 
 // P(T > t) of Student's t.

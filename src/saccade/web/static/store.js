@@ -3,7 +3,7 @@
 import { STATIC, get } from "./data.js";
 import { onChange } from "./live.js";
 
-// What is known about a run beside its specification: nothing that a group of seeds could be told apart by.
+// What is known about a run beside its specification: fields that do not distinguish groups of seeds.
 export const BESIDE = new Set(["run", "state", "reason", "seconds", "steps", "device", "torch", "started", "share", "left", "weights", "group", "study", "scale", "arm", "seed"]);
 
 const FIRST = 120; // more than a screen holds
@@ -66,13 +66,13 @@ async function whole() {
 }
 
 async function refresh(since) {
-  const found = await get("runs", since >= 0 ? { since } : {});
+  const changes = await get("runs", since >= 0 ? { since } : {});
   if (since < 0) { rows.clear(); total = 0; }
-  for (const key of found.gone) rows.delete(key);
-  for (const row of decode(found)) rows.set(row.run, row);
-  version = found.version;
-  complete = found.complete;
-  return found.keys.length + found.gone.length;
+  for (const key of changes.gone) rows.delete(key);
+  for (const row of decode(changes)) rows.set(row.run, row);
+  version = changes.version;
+  complete = changes.complete;
+  return changes.keys.length + changes.gone.length;
 }
 
 onChange(async (now, restarted) => {
@@ -114,28 +114,28 @@ function test(word) {
     return holding(plain);
   }
   const [, field, sign] = parts;
-  const given = parts[3].replace(/"/g, "").toLowerCase();
+  const operand = parts[3].replace(/"/g, "").toLowerCase();
   if (sign === ":" || sign === "=") {
-    const range = /^(-?[\d.e+-]*)\.\.(-?[\d.e+-]*)$/.exec(given);
+    const range = /^(-?[\d.e+-]*)\.\.(-?[\d.e+-]*)$/.exec(operand);
     if (range) {
       const low = range[1] === "" ? -Infinity : Number(range[1]), high = range[2] === "" ? Infinity : Number(range[2]);
       return (row) => typeof row[field] === "number" && row[field] >= low && row[field] <= high;
     }
-    const wanted = given.includes("*") ? null : given.split(",");
-    if (wanted) return (row) => wanted.some((w) => same(row[field], w));
-    const pattern = new RegExp(`^${given.split("*").map((t) => t.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join(".*")}$`);
+    const options = operand.includes("*") ? null : operand.split(",");
+    if (options) return (row) => options.some((w) => same(row[field], w));
+    const pattern = new RegExp(`^${operand.split("*").map((t) => t.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join(".*")}$`);
     return (row) => pattern.test(String(row[field] ?? "").toLowerCase());
   }
-  const limit = Number(given);
+  const limit = Number(operand);
   const compare = { ">": (v) => v > limit, "<": (v) => v < limit, ">=": (v) => v >= limit, "<=": (v) => v <= limit }[sign];
   return (row) => typeof row[field] === "number" && compare(row[field]);
 }
 
 // Rows have few values that differ: each value is looked into once, and what all rows share once for all of them.
 function holding(word) {
-  const known = new Map(), holds = (value) => {
-    if (!known.has(value)) known.set(value, String(value).toLowerCase().includes(word));
-    return known.get(value);
+  const matchByValue = new Map(), holds = (value) => {
+    if (!matchByValue.has(value)) matchByValue.set(value, String(value).toLowerCase().includes(word));
+    return matchByValue.get(value);
   };
   const shared = new Map(), inherits = (row) => {
     const from = Object.getPrototypeOf(row);
@@ -147,7 +147,7 @@ function holding(word) {
 
 export const quote = (value) => (/[\s",:]/.test(String(value)) ? `"${value}"` : String(value));
 
-// -- which fields tell runs apart
+// -- which fields distinguish runs
 
 export const varying = (list, skip) => tally(list, skip).map(([name]) => name);
 
@@ -155,17 +155,17 @@ export const varying = (list, skip) => tally(list, skip).map(([name]) => name);
 export const common = (list, skip) => tally(list, skip).sort((a, b) => b[1].n - a[1].n).map(([name]) => name);
 
 function tally(list, skip = new Set()) {
-  const seen = new Map();
+  const valuesByField = new Map();
   for (const row of list) {
     for (const name in row) {
       if (skip.has(name)) continue;
-      let values = seen.get(name);
-      if (!values) seen.set(name, (values = { set: new Set(), n: 0 }));
+      let values = valuesByField.get(name);
+      if (!values) valuesByField.set(name, (values = { set: new Set(), n: 0 }));
       values.n += 1;
       if (values.set.size < 200) values.set.add(row[name]);
     }
   }
-  return [...seen].filter(([, v]) => v.set.size > 1 || v.n < list.length);
+  return [...valuesByField].filter(([, v]) => v.set.size > 1 || v.n < list.length);
 }
 
 export function label(row, fields) {

@@ -18,20 +18,20 @@ export async function show(root, route, { address, lab }) {
 
   function draw(cards) {
     if (!STATIC && cards.some((c) => c.sittings.some((t) => t.judging))) timer = setTimeout(again, 1500);
-    const have = cards.filter((c) => c.sittings.length), not = cards.filter((c) => !c.sittings.length);
+    const withResults = cards.filter((c) => c.sittings.length), without = cards.filter((c) => !c.sittings.length);
     renew(root,
       h("header.head", {},
         h("p.over", {}, lab.root),
-        h("h1", {}, have.length ? "What this lab has found" : "An empty lab"),
-        h("p.lead", {}, have.length
+        h("h1", {}, withResults.length ? "What this lab has found" : "An empty lab"),
+        h("p.lead", {}, withResults.length
           ? "Published claims about vision models, run again with paired seeds. Open a study for its verdicts, its figures and how each number was made."
           : "Nothing has been run here yet. One of these commands fills it; this page follows while it runs."),
-        have.length ? null : [copyable(inLab("saccade run digits_on_backgrounds --scale smoke", lab)),
+        withResults.length ? null : [copyable(inLab("saccade run digits_on_backgrounds --scale smoke", lab)),
           lab.shipped?.length ? h("p", {}, h("a", { href: address("look") }, "Or look at trained models that come with saccade"), ", before anything is trained.") : null]),
-      h("div.cards", {}, have.map((c) => card(c, address))),
-      not.length ? h("section", {},
-        h("h2", {}, have.length ? "Not run in this lab" : "Studies"),
-        h("ul.plain", {}, not.map((c) => h("li.ask", {},
+      h("div.cards", {}, withResults.map((c) => card(c, address))),
+      without.length ? h("section", {},
+        h("h2", {}, withResults.length ? "Not run in this lab" : "Studies"),
+        h("ul.plain", {}, without.map((c) => h("li.ask", {},
           h("div", {}, h("b", {}, c.question), h("small", {}, `${c.paper ? c.paper.citation + ". " : ""}${plural(c.claims, "claim")}.`)),
           copyable(inLab(c.command, lab)))))) : null);
   }

@@ -36,14 +36,14 @@ export async function show(root, route, { address, follow, lab }) {
 
   function draw() {
     const at = window.scrollY;
-    const mine = cards.find((c) => c.name === name);
+    const card = cards.find((c) => c.name === name);
     renew(root,
       doc.loud ? h("p.loud", { role: "note" }, doc.loud) : null,
       h("header.head", {},
         h("p.over", {}, h("a", { href: "#/" }, "Studies"), ` / ${doc.study}`),
         h("h1", {}, doc.question),
         h("p.lead", {}, doc.paper ? ["After ", doc.paper.url ? h("a", { href: doc.paper.url, rel: "noreferrer" }, doc.paper.citation) : doc.paper.citation] : "A study of one's own: its claims hold or do not."),
-        scales(mine),
+        scales(card),
         sections()),
       verdicts(),
       figures(),
@@ -53,9 +53,9 @@ export async function show(root, route, { address, follow, lab }) {
     window.scrollTo(0, at);
   }
 
-  function scales(mine) {
-    if (!mine || mine.sittings.length < 2) return h("p.tag", {}, `${doc.scale} scale`);
-    return h("div.tabs", { role: "group", "aria-label": "Scale" }, mine.sittings.map((t) =>
+  function scales(card) {
+    if (!card || card.sittings.length < 2) return h("p.tag", {}, `${doc.scale} scale`);
+    return h("div.tabs", { role: "group", "aria-label": "Scale" }, card.sittings.map((t) =>
       h("a.tab", { href: address("study", [name, t.folder]), "aria-current": t.folder === folder ? "true" : null },
         t.scale, Object.keys(t.choices).length ? h("small", {}, ` ${Object.entries(t.choices).map(([k, v]) => `${k}=${v}`).join(" ")}`) : null)));
   }
@@ -70,11 +70,11 @@ export async function show(root, route, { address, follow, lab }) {
     const chosen = query.says || "";
     const list = h("div.claims", {}, rows());
     function rows() {
-      const kept = doc.claims.filter((c) => !query.says || c.look === query.says);
+      const selected = doc.claims.filter((c) => !query.says || c.look === query.says);
       const scale = common(doc.claims);
       const one = (c) => claim(c, scale, query.claim === c.id, (open) => (open || query.claim === c.id) && go({ claim: open ? c.id : "" }));
-      const now = kept.filter((c) => c.evidence), later = kept.filter((c) => !c.evidence);
-      if (!now.length || !later.length) return kept.map(one);
+      const now = selected.filter((c) => c.evidence), later = selected.filter((c) => !c.evidence);
+      if (!now.length || !later.length) return selected.map(one);
       const why = [...new Set(later.map((c) => c.reason || c.says))].join(", ");
       return [now.map(one), h("h3.later", {}, `Without numbers yet: ${later.length}`, h("small", {}, ` ${why}`)), later.map(one)];
     }
