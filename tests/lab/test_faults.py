@@ -290,3 +290,13 @@ def test_a_lab_that_does_not_come_back_is_one_sentence(lab, monkeypatch):
     events = list(perform(lab, task()))
     assert [e.kind for e in events] == ["refused"] and "has gone away" in events[0].reason
     assert not lab.root.exists()
+
+
+def test_a_lab_that_was_never_opened_is_refused_at_once(tmp_path):
+    lab = store.Lab(tmp_path / "new")
+    events = list(perform(lab, task()))
+    assert [e.kind for e in events] == ["refused"] and ".open() makes one" in events[0].reason
+    with pytest.raises(SaccadeError, match="there is no lab at"):
+        lab.claim(task().run, {})
+    assert not lab.root.exists()
+    lab.open().claim(task().run, {}).release()

@@ -292,7 +292,7 @@ def _supervisor(order: Order, name: str, tasks: Sequence[Task]) -> Any:
         try:
             ray.get_actor(name, namespace=NAMESPACE)
         except ValueError:
-            Lab(order.lab).put_work(name, task_values)
+            Lab(order.lab, opened=True).put_work(name, task_values)
         actor = kind.remote(plain(order), name, mark)
         try:
             if ray.get(actor.began_with.remote(mark)) or ray.get(actor.add.remote(task_values)):

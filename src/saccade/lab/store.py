@@ -152,14 +152,19 @@ def read_document(path: Path) -> dict[str, Any]:
 
 
 class Lab:
-    """A folder of runs. Opening it creates it; a folder that cannot be written is refused at once."""
+    """A folder of runs. Opening it creates it; a folder that cannot be written is refused at once.
 
-    def __init__(self, root: str | os.PathLike[str]) -> None:
+    `opened`: somebody has opened it, so that whoever writes waits for it when it is not there, as a worker does.
+    """
+
+    def __init__(self, root: str | os.PathLike[str], *, opened: bool = False) -> None:
         self.root = Path(root)
+        self._opened = opened
 
     def open(self) -> Lab:
         write_atomic(self.root / MARK, b"a saccade lab; see saccade status\n")
         (self.root / "runs").mkdir(exist_ok=True)
+        self._opened = True
         return self
 
     def folder(self, key: str) -> Path:
@@ -199,12 +204,15 @@ class Lab:
         """Wait for a shared folder that has gone away. An empty mount point must not be taken for a new lab."""
         deadline = time.monotonic() + AWAY
         while not self.is_there():
+            if not self._opened:
+                raise SaccadeError(f"there is no lab at {self.root}; Lab({str(self.root)!r}).open() makes one.")
             if time.monotonic() > deadline:
                 raise SaccadeError(
                     f"the lab {self.root} has gone away; what is finished is in it, and the same command goes on when "
                     "it is back."
                 )
             time.sleep(min(0.5, AWAY))
+        self._opened = True
 
     def _write(self, path: Path, content: bytes) -> None:
         """As write_atomic, but when the lab goes away meanwhile, again when it is back."""

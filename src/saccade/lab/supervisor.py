@@ -104,7 +104,7 @@ class Supervisor:
             **{**order, "need": Need(**order["need"]), "plugins": tuple(order["plugins"]), "version": ("", 0)}
         )
         self.plain_order = dict(order)
-        self.lab = Lab(self.order.lab)
+        self.lab = Lab(self.order.lab, opened=True)
         self.me = ray.get_runtime_context().current_actor
         self.born, self.name, self.mark = uuid.uuid4().hex, name, mark
         self.inbox: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
@@ -394,7 +394,7 @@ def _perform(
         return stop.is_set()
 
     with _term_means(stop):
-        for event in together.perform(Lab(order["lab"]), bundle, _device(order), stopping, order["retry"]):
+        for event in together.perform(Lab(order["lab"], opened=True), bundle, _device(order), stopping, order["retry"]):
             if event.frees:
                 endings.append(event)
             elif isinstance(event, Progress) and time.monotonic() - reported_at < every:

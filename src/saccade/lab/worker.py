@@ -49,7 +49,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--plugin", action="append", default=[])
     arguments = parser.parse_args()
-    lab = Lab(arguments.lab)
+    lab = Lab(arguments.lab, opened=True)
     # Standard output carries events only; a user's model that prints must not break them.
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
