@@ -6,7 +6,7 @@ import importlib.metadata
 import os
 import platform
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -378,9 +378,7 @@ def _renewed(found: Row, part: str) -> str:
     how = {"trees": "arms --before DIR", "whole": "machine"}.get(part, part)
     rows, table = "The rows of the profile were measured by themselves", "This table was measured by itself"
     where = f" on {cpu}" if cpu and cpu != found["machine"]["cpu"] else ""
-    timed = next((r for r in found.get("arms", ()) if "share" in r), None) if part == "arms" else None
-    speed = timed["flops"] / timed["seconds"] / timed["share"] if timed else 0.0
-    rate = f", where a matrix product ran at {speed / 1e9:.0f} GFLOP/s" if where and speed else ""
+    rate = _product_rate(r for r in found.get(part, ()) if "measured" not in r) if where else ""
     what = rows if part == "profiles" else table
     return f"\n\n{what} on {day}{where}{rate} (`python -m benchmarks --part {how}`).{some}"
 
@@ -390,10 +388,18 @@ def _renewed_rows(found: Row, part: str) -> str:
     rows = found.get(part, ()) if part in ("arms", "whole") else ()
     of_study = Counter(row["study"] for row in rows)
     again = Counter((r["study"], r["measured"]["day"], r["measured"]["cpu"]) for r in rows if "measured" in r)
-    return "".join(
-        f"\n\nOf {study} {n} of {of_study[study]} rows were measured by themselves on {day} on {cpu}."
+    lines = [
+        f"Of {study} {n} of {of_study[study]} rows were measured by themselves on {day} on {cpu}"
+        + _product_rate(r for r in rows if (r["study"], r.get("measured", {}).get("day")) == (study, day))
         for (study, day, cpu), n in again.items()
-    )
+    ]
+    return "".join(f"\n\n{line}; the last line of the table adds up both kinds of rows." for line in lines)
+
+
+def _product_rate(rows: Iterable[Row]) -> str:
+    """What a share is a share of: the machine's own matrix product beside these rows."""
+    speed = next((r["flops"] / r["seconds"] / r["share"] for r in rows if "share" in r), 0.0)
+    return f", where a matrix product ran at {speed / 1e9:.0f} GFLOP/s" if speed else ""
 
 
 def _seconds(value: float) -> str:
@@ -450,7 +456,8 @@ helps whoever asks for much of it. The same rows with that policy on both sides:
 
 One thread; per training image at the batch of the recipe. MFLOP: the forward pass of the plain module as torch counts
 it, times three; and how fast these come, as a share of the rate of a matrix product. Where exact algebra leaves
-most of them out, as in a ViT of one layer, that share is above 1. MFLOP computed: the same for what is really done.
+most of them out, as in a ViT of one layer, that share is above 1; so it is where the installed library multiplies with
+narrower vectors than the processor has, which our kernels use. MFLOP computed: the same for what is really done.
 Core-hours: all runs of the arm at `large`, at most (a stopping rule ends many earlier). Plain modules: how many times
 longer the same arm takes as one would write it: torch's own modules, every token and every map computed, torch's
 own optimiser, fed by a `DataLoader` that makes one image at a time. Logits and gradients of both are compared first.
