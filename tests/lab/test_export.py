@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import saccade
-from saccade.lab import export, pipeline, registration
+from saccade.lab import export, pipeline, registration, seeds
 from saccade.lab.plan import TRAINING, table_of
 from saccade.lab.store import Lab, seal, unseal, write_atomic
 from saccade.spec import DamagedFile, Probe, Recipe, Run, SaccadeError, Task
@@ -83,6 +83,40 @@ def test_the_clock_of_a_campaign_only_goes_forward(tmp_path, here, comes, kept):
     export.write(Lab(tmp_path / "a"), tmp_path / "x.jsonl.xz")
     export.read(Lab(tmp_path / "b"), tmp_path / "x.jsonl.xz")
     assert unseal(tmp_path / "b/studies/digits/large/wall.json")["seconds"] == kept
+
+
+def test_looks_of_a_later_export_are_joined_with_those_that_a_lab_has(tmp_path):
+    """Without them the seeds that it brings would not be in any table."""
+    places = []
+    for name, looks in (("a", [(5, ()), (10, ("CNN", "MHA")), (20, ("CNN",))]), ("b", [(5, ()), (10, ("ViT",))])):
+        places.append(Lab(tmp_path / name).open().study_folder("digits") / "large")
+        seeds.write(places[-1], seeds.Seeds(fixed=(7,) if name == "b" else (9,), looks=tuple(looks)))
+    export.write(Lab(tmp_path / "a"), tmp_path / "x")
+    export.read(Lab(tmp_path / "b"), tmp_path / "x")
+    both = ((5, ()), (10, ("CNN", "MHA", "ViT")), (20, ("CNN",)))
+    assert seeds.read(places[1]) == seeds.Seeds(fixed=(7,), looks=both)
+    write_atomic(places[0] / "looks.json", seal({"fixed": [], "looks": "many"}))
+    export.write(Lab(tmp_path / "a"), tmp_path / "y")
+    with pytest.raises(DamagedFile, match="not what its key says"):
+        export.read(Lab(tmp_path / "b"), tmp_path / "y")
+
+
+def test_a_registration_that_goes_on_where_the_lab_s_own_ends_is_taken(tmp_path):
+    def entry(runs, date="2026-01-01"):
+        claim = {"declared": {"tested": "above 0"}, "test": "", "estimate": {"rows": "", "value": [runs / 7, 0.1, 0.9]}}
+        return {"date": date, "version": "1", "runs": runs, "claims": {"D-H1": claim}}
+
+    def there(name, *entries):
+        place = Lab(tmp_path / name).open().study_folder("digits") / "large"
+        write_atomic(place / "registration.json", seal({"study": "digits", "entries": list(entries)}))
+        return place
+
+    here = there("b", entry(0))
+    for runs, *comes in ((0, entry(3), entry(5)), (5, entry(0), entry(5)), (5, entry(0))):  # another's, later, earlier
+        there("a", *comes)
+        export.write(Lab(tmp_path / "a"), tmp_path / "x")
+        export.read(Lab(tmp_path / "b"), tmp_path / "x")
+        assert registration.read(here)[-1]["runs"] == runs
 
 
 def rewritten(source, target, change):

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from saccade.errors import quoted
-from saccade.lab import wall
+from saccade.lab import registration, seeds, wall
 from saccade.lab.shapes import is_description, is_end, is_measurement
 from saccade.lab.store import Lab, seal, unseal, write_atomic
 from saccade.spec import DamagedFile, Run, SaccadeError
@@ -84,9 +84,7 @@ def read(lab: Lab, source: Path) -> Imported:
     added, here, rows = [], [], 0
     for document in _documents(source):
         if "study" in document:
-            path = lab.study_folder(document["study"])
-            if not path.exists() or (path.name == "wall.json" and wall.is_longer(document["document"], path)):
-                write_atomic(path, seal(document["document"]))
+            _take(lab.study_folder(document["study"]), document["document"])
             continue
         key = document["key"]
         if lab.done(key) is None:
@@ -96,6 +94,18 @@ def read(lab: Lab, source: Path) -> Imported:
         here.append(key)
         rows += lab.add_rows(key, document["rows"])
     return Imported(tuple(added), tuple(here), rows)
+
+
+def _take(path: Path, document: Mapping[str, Any]) -> None:
+    """A study's own file: as it comes where there is none, else the later state, or what both labs asked for."""
+    if path.exists() and path.name == seeds.FILE:
+        seeds.write(path.parent, seeds.joined(seeds.read(path.parent), seeds.parse(document)))
+    elif (
+        not path.exists()
+        or (path.name == wall.FILE and wall.is_longer(document, path))
+        or (path.name == registration.FILE and registration.goes_on(document, path))
+    ):
+        write_atomic(path, seal(document))
 
 
 def _documents(source: Path) -> Iterator[dict[str, Any]]:
@@ -127,13 +137,15 @@ def _check(source: Path, document: Mapping[str, Any]) -> None:
         if "study" in document:
             parts = [document["document"]]
             right = "key" not in document and bool(PLACE.fullmatch(document["study"]))
+            if right and document["study"].endswith(f"/{seeds.FILE}"):
+                seeds.parse(document["document"])
         else:
             parts = [document["described"], document["done"], *document["rows"].values()]
             right = Run.parse(document["described"]["run"]).key == document["key"]
             right = right and is_description(document["described"]) and is_end(document["done"])
             right = right and all(NAME.fullmatch(n) and is_measurement(d) for n, d in document["rows"].items())
         right = right and all("sha256" not in part and bool(seal(part)) for part in parts)
-    except (KeyError, TypeError, AttributeError, SaccadeError):
+    except (KeyError, TypeError, AttributeError, ValueError, SaccadeError):
         right = False
     if not right:
         named = quoted(document.get("key", document.get("study", "")))

@@ -52,6 +52,18 @@ def read(folder: Path) -> list[Entry]:
     return entries
 
 
+def goes_on(document: Mapping[str, Any], path: Path) -> bool:
+    """Whether an exported registration begins with all entries of the lab's own and has more: it is the later state."""
+    own, other = read(path.parent), document.get("entries")
+    if not isinstance(other, list) or len(other) <= len(own) or not all(map(_is_entry, other)):
+        return False
+    return all(_what(a) == _what(b) for a, b in zip(own, other, strict=False))
+
+
+def _what(entry: Entry) -> tuple[str, int, dict[str, Any]]:
+    return entry["date"], entry["runs"], {id: claim["declared"] for id, claim in entry["claims"].items()}
+
+
 def _is_entry(entry: Any) -> bool:
     return (
         isinstance(entry, Mapping)

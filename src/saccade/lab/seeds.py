@@ -7,9 +7,10 @@ rests on some of them: a look names whole arms, or single groups by the key of t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from saccade.lab.store import seal, unseal, write_atomic
 from saccade.spec import DamagedFile, Run, Task
@@ -92,15 +93,30 @@ def read(folder: Path) -> Seeds:
     path = folder / FILE
     if not path.exists():
         return Seeds()
-    document = unseal(path)
+    try:
+        return parse(unseal(path))
+    except ValueError as error:
+        raise DamagedFile(
+            f"{path} does not say how many seeds were asked for; delete it and ask again with --seeds."
+        ) from error
+
+
+def parse(document: Mapping[str, Any]) -> Seeds:
+    """What `write` wrote; anything else is a ValueError."""
     try:
         seeds = Seeds(tuple(document["fixed"]), tuple((n, tuple(names)) for n, names in document["looks"]))
-        right = all(isinstance(n, int) and 1 <= n <= MOST for n in (*seeds.fixed, *(n for n, _ in seeds.looks)))
-    except (KeyError, TypeError, ValueError):
-        right = False
-    if not right:
-        raise DamagedFile(f"{path} does not say how many seeds were asked for; delete it and ask again with --seeds.")
+    except (KeyError, TypeError) as error:
+        raise ValueError("no looks") from error
+    if not all(isinstance(n, int) and 1 <= n <= MOST for n in (*seeds.fixed, *(n for n, _ in seeds.looks))):
+        raise ValueError("no number of seeds")
     return seeds
+
+
+def joined(own: Seeds, other: Seeds) -> Seeds:
+    """The looks of two labs of one study: what either asked for. A fixed number is a lab's own wish and stays."""
+    for n, names in other.looks:
+        own = own.looking(n, names)
+    return own
 
 
 def write(folder: Path, seeds: Seeds) -> None:

@@ -12,6 +12,8 @@ from saccade.lab.shapes import is_number
 from saccade.lab.store import seal, unseal, write_atomic
 from saccade.spec import DamagedFile
 
+FILE = "wall.json"
+
 
 @contextmanager
 def measured(folder: Path, jobs: int) -> Iterator[None]:
@@ -23,7 +25,7 @@ def measured(folder: Path, jobs: int) -> Iterator[None]:
         earlier = _kept(folder)
         seconds = earlier.get("seconds", 0.0) + time.monotonic() - began
         document = {"seconds": seconds, "jobs": jobs, "sittings": earlier.get("sittings", 0) + 1}
-        write_atomic(folder / "wall.json", seal(document))
+        write_atomic(folder / FILE, seal(document))
 
 
 def is_longer(document: Mapping[str, Any], path: Path) -> bool:
@@ -33,7 +35,7 @@ def is_longer(document: Mapping[str, Any], path: Path) -> bool:
 
 
 def _kept(folder: Path) -> dict[str, Any]:
-    path = folder / "wall.json"
+    path = folder / FILE
     try:
         document = unseal(path) if path.exists() else {}
     except DamagedFile:
