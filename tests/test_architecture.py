@@ -35,6 +35,7 @@ ORDER = [
         "lab.bundles",
         "lab.launch",
         "lab.registration",
+        "lab.seeds",
         "lab.export",
         "trackers",
     ],
