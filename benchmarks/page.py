@@ -369,7 +369,7 @@ def document(found: Row) -> str:
 
 
 def _renewed(found: Row, part: str) -> str:
-    """When a part, or some of its rows, was measured by itself, and on which machine, where that is another one."""
+    """When a part, or some of its rows, was measured by itself, and on which machine."""
     told = found.get("renewed", {}).get(part)
     some = _renewed_rows(found, part)
     if not told:
@@ -377,7 +377,7 @@ def _renewed(found: Row, part: str) -> str:
     day, cpu = (told, "") if isinstance(told, str) else (told["day"], told["cpu"])
     how = {"trees": "arms --before DIR", "whole": "machine"}.get(part, part)
     rows, table = "The rows of the profile were measured by themselves", "This table was measured by itself"
-    where = f" on {cpu}" if cpu and cpu != found["machine"]["cpu"] else ""
+    where = f" on {cpu}" if cpu else ""  # also of the same name: processors of one name differ in speed
     rate = _product_rate(r for r in found.get(part, ()) if "measured" not in r) if where else ""
     what = rows if part == "profiles" else table
     return f"\n\n{what} on {day}{where}{rate} (`python -m benchmarks --part {how}`).{some}"

@@ -372,8 +372,7 @@ def few_images(rows: Rows) -> str:
         "The paper guesses that attention to content falls behind because it lacks the bias of position-only attention "
         "to what is near, so that more data would help it most. Here position-only attention (mean of isotropic and "
         f"learned) leads by {lead('few distinct images')} on 2,000 distinct images and by {lead('many')} on 45,000, at "
-        f"equal images seen: no head start on few images is seen. The contrast of the two still moves while "
-        "they train, so the claim on it (R-O1) is open."
+        f"equal images seen: no head start on few images is seen ({verdict_of('R-O1')})."
     )
 
 

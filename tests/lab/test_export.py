@@ -95,10 +95,12 @@ def test_looks_of_a_later_export_are_joined_with_those_that_a_lab_has(tmp_path):
     export.read(Lab(tmp_path / "b"), tmp_path / "x")
     both = ((5, ()), (10, ("CNN", "MHA", "ViT")), (20, ("CNN",)))
     assert seeds.read(places[1]) == seeds.Seeds(fixed=(7,), looks=both)
-    write_atomic(places[0] / "looks.json", seal({"fixed": [], "looks": "many"}))
-    export.write(Lab(tmp_path / "a"), tmp_path / "y")
-    with pytest.raises(DamagedFile, match="not what its key says"):
-        export.read(Lab(tmp_path / "b"), tmp_path / "y")
+    for wrong in ("many", [[10, [1]]], [["10", []]], [10]):
+        write_atomic(places[0] / "looks.json", seal({"fixed": [], "looks": wrong}))
+        export.write(Lab(tmp_path / "a"), tmp_path / "y")
+        with pytest.raises(DamagedFile, match="not what its key says"):
+            export.read(Lab(tmp_path / "b"), tmp_path / "y")
+    assert seeds.read(places[1]).looks == both
 
 
 def test_a_registration_that_goes_on_where_the_lab_s_own_ends_is_taken(tmp_path):

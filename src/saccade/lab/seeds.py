@@ -109,6 +109,8 @@ def parse(document: Mapping[str, Any]) -> Seeds:
         raise ValueError("no looks") from error
     if not all(isinstance(n, int) and 1 <= n <= MOST for n in (*seeds.fixed, *(n for n, _ in seeds.looks))):
         raise ValueError("no number of seeds")
+    if not all(isinstance(name, str) for _, names in seeds.looks for name in names):
+        raise ValueError("no name of an arm or a group")
     return seeds
 
 
